@@ -4,6 +4,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,32 @@ from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from tests.pipeline.steps.corpora import TEXTS, prepare
+from tests.pipeline.steps.corpora import TEXTS, as_it_was, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 
 KEYS = ["corpora/a/raw", "corpora/b/own", "a_table_of_its_own", "tokenizer"]
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one corpus up to token shards, made by a recipe in a file."""
+    folder = tmp_path_factory.mktemp("gc") / "project"
+    folder.mkdir()
+    run(folder, TEXTS[:15])
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """One corpus up to token shards, made by a recipe in a file."""
-    store = run(tmp_path, TEXTS[:15])
-    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    return store
+def project(made_once: Path) -> Iterator[Path]:
+    """What was made, in which a test may change what it likes."""
+    with as_it_was(made_once):
+        yield made_once
+
+
+@pytest.fixture
+def store(project: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(project / "store"))
+    return Store(project / "store", RecipeVersions(load_recipe(project / "mine.yaml")))
 
 
 def run(tmp_path: Path, texts: list[str], **changes: Any) -> Store:
@@ -58,12 +73,12 @@ def files(directory: Path) -> set[Path]:
 
 
 def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
-    store: Store, tmp_path: Path
+    store: Store, project: Path
 ) -> None:
     old = store.current(keys.token_shards("first")).path
     reports = reports_on(old)
     store.current(keys.token_shards("first")).report("hashes", 1, list)
-    change(store, tmp_path)
+    change(store, project)
     found = gc.find(store)
     assert old in {one.paths[0] for one in found}
     before = sum(path.stat().st_size for path in files(store.root))
@@ -72,7 +87,7 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     assert before - sum(path.stat().st_size for path in files(store.root)) == pytest.approx(
         sum(one.bytes for one in found), rel=0.05
     )  # manifests too
-    store = Store(store.root, RecipeVersions(load_recipe(tmp_path / "mine.yaml")))
+    store = Store(store.root, RecipeVersions(load_recipe(project / "mine.yaml")))
     for key in (
         "corpora/first/raw",
         "corpora/first/scrubbed",
@@ -85,24 +100,24 @@ def test_old_versions_that_no_run_names_are_removed_and_those_in_use_stay_whole(
     assert gc.find(store) == []
 
 
-def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store, tmp_path: Path) -> None:
+def test_what_a_recipe_uses_again_since_the_garbage_was_found_stays(store: Store, project: Path) -> None:
     old = store.current(keys.token_shards("first")).path
-    change(store, tmp_path)
+    change(store, project)
     found = gc.find(store)
-    run(tmp_path, TEXTS[:15])
+    run(project, TEXTS[:15])
     assert old in {one.paths[0] for one in found}
     assert old not in {one.paths[0] for one in gc.remove(store, found)} and files(old)
 
 
-def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, tmp_path: Path) -> None:
+def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store, project: Path) -> None:
     shared = store.current(keys.raw("first")).files("documents")[0].path
-    change(store, tmp_path)
+    change(store, project)
 
     def freed() -> int:
         return next(one.bytes for one in gc.find(store) if shared.is_relative_to(one.paths[0]))
 
     before = freed()
-    os.link(shared, tmp_path / "shared")
+    os.link(shared, project / "shared")
     assert before - freed() == shared.stat().st_size
 
 
@@ -110,7 +125,7 @@ def test_bytes_that_something_else_shares_are_not_counted_as_freed(store: Store,
     "where", ["config.yaml", "checkpoints/step-00000008/lineage.json", "../../exported_model/0/lineage.json"]
 )
 def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
-    store: Store, tmp_path: Path, where: str
+    store: Store, project: Path, where: str
 ) -> None:
     run = plan.plan(store, recipe("first"))
     run.config.run_dir.mkdir(parents=True)
@@ -120,7 +135,7 @@ def test_what_a_training_run_a_checkpoint_or_an_export_was_made_from_stays(
         (run.config.run_dir / where).parent.mkdir(parents=True)
         (run.config.run_dir / where).write_text(json.dumps(run.config.lineage))
     named = {store.root / asset["path"] for asset in run.config.lineage["assets"].values()}
-    change(store, tmp_path)
+    change(store, project)
     assert not named & {one.paths[0] for one in gc.find(store)}
     gc.remove(store, gc.find(store))
     assert all((path / "manifest.json").exists() for path in named)
@@ -133,17 +148,19 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-@pytest.mark.parametrize("command", ["gc", "gc --keep 1", "disk", "forget first --reason x"])
 def test_a_damaged_configuration_is_named_and_nothing_is_removed(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, command: str
+    store: Store, project: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     run = plan.plan(store, recipe("first")).config.run_dir
     run.mkdir(parents=True)
     (run / "config.yaml").write_text(damage)
-    change(store, tmp_path)
-    assert main(command.split()) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said
+    change(store, project)
+    before = files(store.root)
+    for command in ("gc", "gc --keep 1", "gc --delete", "disk", "forget first --reason x"):
+        assert main(command.split()) == 2, command
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said, command
+    assert files(store.root) == before
 
 
 def test_a_recipe_in_a_lineage_that_cannot_be_read_is_named(
@@ -196,22 +213,20 @@ def test_an_unfinished_attempt_is_kept_for_a_day_so_that_it_can_be_resumed(store
     assert [one.paths[0] for one in gc.find(store)] == [partial]
 
 
-def test_nothing_is_removed_while_a_run_prepares_data(store: Store, tmp_path: Path) -> None:
-    change(store, tmp_path)
+def test_nothing_is_removed_while_a_run_prepares_data(store: Store, project: Path) -> None:
+    change(store, project)
     found = gc.find(store)
     with store.in_progress(), pytest.raises(PipelineError, match="a run is preparing data in this store"):
         gc.remove(store, found)
     assert gc.remove(store, found) == found != []
 
 
-def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, tmp_path: Path) -> None:
+def test_runs_with_other_settings_keep_their_data_until_they_are_old(store: Store, project: Path) -> None:
     thresholds = [round(0.5 + number / 100, 2) for number in range(last_versions.CHANGES_KEPT + 1)]
-    made = [
-        run(tmp_path, TEXTS[:15], dedup={"threshold": one}).current(keys.DEDUP).path for one in thresholds
-    ]
+    made = [run(project, TEXTS[:15], dedup={"threshold": one}).current(keys.DEDUP).path for one in thresholds]
     garbage = {one.paths[0] for one in gc.find(store)}
     assert made[0] in garbage and not garbage & {store.current(keys.DEDUP).path, *made[1:]}
-    (tmp_path / "mine.yaml").unlink()
+    (project / "mine.yaml").unlink()
     assert {store.current(keys.DEDUP).path, *made} <= {one.paths[0] for one in gc.find(store)}
 
 
@@ -264,9 +279,9 @@ def publish(draft: Draft) -> Version:
 
 
 def test_the_command_removes_nothing_unless_told_to(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: Store, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(store, tmp_path)
+    change(store, project)
     before = files(store.root)
     assert main(["gc"]) == 0
     said = capsys.readouterr().out
@@ -274,7 +289,7 @@ def test_the_command_removes_nothing_unless_told_to(
     assert files(store.root) == before
     assert main(["gc", "--delete"]) == 0
     assert "freed" in capsys.readouterr().out
-    for place in (store.root, tmp_path / "not made yet"):
+    for place in (store.root, project / "not made yet"):
         monkeypatch.setenv("GROUNDWORK_STORE", str(place))
         assert main(["gc"]) == 0
         assert "nothing to remove" in capsys.readouterr().out
