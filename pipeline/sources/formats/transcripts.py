@@ -33,9 +33,10 @@ class Markup:
 
     def is_conversation(self, text: str) -> bool:
         """Whether it is surely one. Only a prompt of one message has an empty line before it."""
+        if not self.begins(text):  # which is known before a long text is searched
+            return False
         alone = text.startswith("\n\n") and not self.names
-        several = not self.words or alone or len({*self.speaker.findall(text)}) > 1
-        return several and self.begins(text)
+        return not self.words or alone or len({*self.speaker.findall(text)}) > 1
 
     def messages(self, column: str, text: str) -> list[dict[str, str]]:
         """Raises BadConversationError where text is in no message."""
