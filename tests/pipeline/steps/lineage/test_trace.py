@@ -33,6 +33,7 @@ from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, StoredRun
 from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer, transform
 from tests.rows import jsonl
+from tests.thorough import some
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
 from trainer.system.history import STORE_VARIABLE
@@ -170,7 +171,8 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
     }
     # of the stages, one step of 256 short rows and twelve of 64 long ones
     every = range(1, STEPS + 1, 2048 // training.config.training.seq_len)
-    for step in range(7, STEPS, 2) if training.config.training.stages else every:
+    every = range(7, STEPS, 2) if training.config.training.stages else every
+    for step in some(every):
         batch = training.data.batch(step - 1, 0, 1)
         found = json.loads(said("lineage", f"{ordered.name}-{step}", "--step", str(step), "--json"))["rows"]
         for row, tokens in zip(found, batch, strict=True):
@@ -186,8 +188,8 @@ def test_a_thousand_rows_are_one_by_one_the_parts_of_the_documents_that_are_name
                 document = streams[row["corpus"]][held["begin"] : held["end"]]
                 assert document[0] == chr(bot_id) and document.count(chr(bot_id)) == 1
                 assert text_of(piece) in document
-    assert rows == 1024 and several > 50
-    assert twice < (100 if training.config.training.packing == "documents" else 1)
+    assert rows * len(every) >= 1024 * len(some(every)) and several > rows // 20
+    assert twice < (rows // 10 if training.config.training.packing == "documents" else 1)
 
 
 def test_the_steps_that_read_a_token_are_those_of_an_enumeration_of_three_epochs(
@@ -237,23 +239,14 @@ def test_a_run_at_the_edge_of_two_windows_was_read_with_the_one_that_goes_on_wit
 
 
 def test_rows_are_ranked_by_the_loss_of_the_checkpoint_before(trained: StoredRun, said: Said) -> None:
-    found = json.loads(said("lineage", last(trained[1]), "--step", "30", "--losses", "--json"))
+    found = json.loads(said("lineage", last(trained[1]), "--step", "25", "--losses", "--json"))
     losses = [row["loss"] for row in found["rows"]]
     assert found["losses_by"] == "step-00000024" and losses == sorted(losses, reverse=True)
     logged = [json.loads(line) for line in (trained[1] / "metrics.jsonl").read_text().splitlines()]
     (step,) = [one for one in logged if one["kind"] == "train" and one["step"] == 25]
-    (mean,) = [
-        np.mean(
-            [
-                row["loss"]
-                for row in json.loads(
-                    said("lineage", last(trained[1]), "--step", "25", "--losses", "--json")
-                )["rows"]
-            ]
-        )
-    ]
-    assert mean == pytest.approx(step["loss"], abs=0.01)
-    assert "the highest first" in said("lineage", last(trained[1]), "--step", "30", "--losses")
+    assert np.mean(losses) == pytest.approx(step["loss"], abs=0.01)
+    printed = said("lineage", last(trained[1]), "--step", "30", "--losses")
+    assert "the highest first" in printed and "step-00000024" in printed
 
 
 def test_text_is_found_as_it_was_scrubbed_and_without_its_leading_space(
