@@ -148,9 +148,19 @@ def make(store: Store, engine: LocalEngine) -> list[Version]:
         ("source", "exit", "corpora/notes/raw: the process that ran own_ends:Notes ended with status 3"),
         ("source", "memory", "corpora/notes/raw: the process that ran own_ends:Notes was killed, .*memory"),
         ("transform", "crash", "corpora/notes/transformed: .* own_ends:louder was ended by SIGSEGV"),
-        ("transform", "exit0", "corpora/notes/transformed: .* own_ends:louder ended with status 0"),
+        pytest.param(
+            "transform",
+            "exit0",
+            "corpora/notes/transformed: .* own_ends:louder ended with status 0",
+            marks=pytest.mark.slow,
+        ),
         ("filter", "recursion", "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGSEGV"),
-        ("filter", "term", "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGTERM"),
+        pytest.param(
+            "filter",
+            "term",
+            "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGTERM",
+            marks=pytest.mark.slow,
+        ),
         ("keep", "abort", "corpora/notes/quality: .* own_ends:Sized was ended by SIGABRT"),
     ],
 )
