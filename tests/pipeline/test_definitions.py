@@ -129,7 +129,11 @@ print(json.dumps(found))
     ("zone", "in_utc"),
     [
         ({}, ["03-29 03:00", "03-30 03:00", "10-25 03:00", "10-26 03:00"]),
-        ({"timezone": "Europe/Berlin"}, ["03-29 01:00", "03-30 01:00", "10-25 02:00", "10-26 02:00"]),
+        pytest.param(
+            {"timezone": "Europe/Berlin"},
+            ["03-29 01:00", "03-30 01:00", "10-25 02:00", "10-26 02:00"],
+            marks=pytest.mark.slow,
+        ),
         # where 3:00 is skipped in spring, and comes twice in autumn
         ({"timezone": "Europe/Helsinki"}, ["03-29 01:00", "03-30 00:00", "10-25 01:00", "10-26 01:00"]),
     ],

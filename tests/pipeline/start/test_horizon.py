@@ -64,7 +64,7 @@ LOADS: dict[str, Callable[[float], float]] = {
 }
 
 
-@pytest.mark.parametrize("given", [600.0, 1_800.0, 7_200.0])
+@pytest.mark.parametrize("given", [600.0, 1_800.0, pytest.param(7_200.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("batch", "speed"), [(2_048, 9_000.0), (2_048, 700.0), (32_768, 9_000.0)])
 @pytest.mark.parametrize("load", LOADS)
 def test_everything_ends_at_the_deadline_whatever_the_load(
