@@ -66,8 +66,11 @@ def first_read(settings: dict[str, Any], corpus: int, number: int, folder: Path)
 
 @pytest.mark.parametrize(
     "stages, removals",
-    [([], 4), (STAGES, 3), pytest.param([], 20, marks=pytest.mark.slow, id="20")],
-    ids=["one", "three", "20"],
+    [
+        pytest.param(STAGES, 3, id="three"),
+        pytest.param([], 4, marks=pytest.mark.slow, id="one"),
+        pytest.param([], 20, marks=pytest.mark.slow, id="20"),
+    ],
 )
 def test_a_run_without_a_document_trains_from_the_first_step_that_read_it(
     settings: dict[str, Any], tmp_path: Path, stages: list[dict[str, Any]], removals: int
