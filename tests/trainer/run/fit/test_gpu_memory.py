@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given
-from hypothesis import settings as examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from tests.thorough import examples
 from trainer.config import InitConfig, ModelConfig, OptimizerConfig, ParallelConfig, TrainingConfig
 from trainer.model import cpu_backward
 from trainer.model.llama import Llama
@@ -163,7 +163,7 @@ def test_recomputing_activations_keeps_far_less() -> None:
     assert recomputed.activations < 0.25 * kept.activations
 
 
-@examples(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(ANY)
 def test_every_training_that_a_recipe_can_name_has_an_estimate(changes: dict[str, Any]) -> None:
     pretrained = {"pretrained": {"path": "base"}} if "lora" in changes else {}
