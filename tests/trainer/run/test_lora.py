@@ -174,7 +174,9 @@ def test_control_tokens_that_an_adapter_would_not_learn_are_refused(
     ("shape", "changed"),
     [
         ({"tie_embeddings": True}, {"lora": {"rank": 200, "alpha": 8}, "precision": "bf16"}),  # above d_model
-        ({"attention_sinks": True}, {"averaging": {"half_life_tokens": 2048}}),
+        pytest.param(
+            {"attention_sinks": True}, {"averaging": {"half_life_tokens": 2048}}, marks=pytest.mark.slow
+        ),
         ({}, {"precision": "fp16", "dropout": 0.1, "learn": "last"}),
     ],
     ids=str,
