@@ -61,7 +61,11 @@ def test_the_likeliest_texts_are_those_of_one_at_a_time_and_of_transformers(
     assert len({len(text.tokens) for text in found}) > 5 and any(text.end is None for text in found)
 
 
-@pytest.mark.parametrize("shape", [{}, {"qk_norm": True}, {"attention_sinks": True}], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [{}, pytest.param({"qk_norm": False}, marks=pytest.mark.slow), {"attention_sinks": True}],
+    ids=str,
+)
 def test_a_drawn_text_does_not_depend_on_how_many_are_written_with_it(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, Any]
 ) -> None:
