@@ -149,7 +149,10 @@ def test_killed_at_any_moment(place: Place, own: bool, first: int, every: int) -
         assert not list(checkpoints.glob(".*"))
 
 
-@pytest.mark.parametrize("own, first, every", [QUICK, *SLOW[2:]])
+# Each disturbance takes two seconds: the first of these moments is for the fast suite.
+@pytest.mark.parametrize(
+    "own, first, every", [(False, 19, 999), pytest.param(*QUICK, marks=pytest.mark.slow), *SLOW[2:]]
+)
 def test_the_other_run_changes_at_any_moment(place: Place, own: bool, first: int, every: int) -> None:
     for moment in range(first, place.operations(own) + 2, every):
         for disturb in (drop_optimizer, retire, collect, delete):
