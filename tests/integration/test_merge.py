@@ -130,7 +130,7 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
 
     steps = read_by_mean()
     through = "tiny after 12,288 tokens"
-    commands = write(store, found, tmp_path / "both", tmp_path)
+    commands = write(store, found, out=tmp_path / "both", relative_to=tmp_path)
     assert {path.parent.name for path in tmp_path.glob("both/*/recipe.yaml")} == {
         parents[-1].parents[1].name,
         other.name,
@@ -144,7 +144,7 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
     assert found.run in [run.directory for run in holding(store, partial(among, documents)).runs]
     assert found.run not in [item.paths[0] for item in gc.find(store, Limits(runs=1))]
     with pytest.raises(PipelineError, match=f"merge {' '.join(named)}"):
-        write(store, found, tmp_path / "again", tmp_path)
+        write(store, found, out=tmp_path / "again", relative_to=tmp_path)
 
 
 @pytest.mark.slow
