@@ -48,7 +48,7 @@ def test_a_folder_and_a_deadline_make_a_model_that_answers(tmp_path: Path) -> No
     path = tmp_path / "notes.yaml"
     assert f"The recipe: {path}" in done.stdout
     recipe = load_recipe(path)
-    assert recipe.corpus_names == ["notes", "notes_2"]
+    assert recipe.corpus_names == ["notes", "notes_docs"]
     store = tmp_path / "home" / "store"
     # of the pretraining, and of `sft`
     assert len(list((store / "exported_model").glob("*/model.safetensors"))) == 2
