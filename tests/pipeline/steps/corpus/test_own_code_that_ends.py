@@ -148,12 +148,7 @@ def make(store: Store, engine: LocalEngine) -> list[Version]:
         ("source", "exit", "corpora/notes/raw: the process that ran own_ends:Notes ended with status 3"),
         ("source", "memory", "corpora/notes/raw: the process that ran own_ends:Notes was killed, .*memory"),
         ("transform", "crash", "corpora/notes/transformed: .* own_ends:louder was ended by SIGSEGV"),
-        pytest.param(
-            "transform",
-            "exit0",
-            "corpora/notes/transformed: .* own_ends:louder ended with status 0",
-            marks=pytest.mark.slow,
-        ),
+        ("transform", "exit0", "corpora/notes/transformed: .* own_ends:louder ended with status 0"),
         ("filter", "recursion", "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGSEGV"),
         pytest.param(
             "filter",
