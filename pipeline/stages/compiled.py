@@ -62,13 +62,13 @@ def _kept_with_sources() -> type:
 def _part_of_kernels() -> type:
     """How numba compiles a function that only kernels call: LLVM optimizes it, and makes machine code of it,
     in each of these kernels. To do both once more for the function alone, of which nobody has a use, took
-    four tenths of the time.
+    a third of the time.
     """
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler
 
     class WithoutEnvironment:
-        """What would tell machine code where its module's constants are."""
+        """In place of the code generator, which would write an address into machine code that is not made."""
 
         def set_env(self, *_: object) -> None:
             pass
