@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from trainer.model.precision import AUTOCAST, Precision
-from trainer.system.gpus import GPUS
+from trainer.system.gpus import GPUS, OTHERS
 
 # Matrices grow until a product takes this long: bf16 without hardware takes a thousand times as long.
 MEASURED_SECONDS, MEASURED_TIMES = 2e-3, 3
@@ -28,8 +28,9 @@ def peak_flops(device: torch.device, precision: Precision) -> float:
 def known_gpu(device: torch.device) -> str | None:
     """The name of this GPU among the GPUS, if it is one of them."""
     driver = torch.cuda.get_device_name(device)
+    other = rf"\b(?! ({'|'.join(OTHERS)})\b)"
     return next(
-        (name for name, gpu in GPUS.items() if re.search(rf"\b{re.escape(gpu.device)}\b", driver)), None
+        (name for name, gpu in GPUS.items() if re.search(rf"\b{re.escape(gpu.device)}{other}", driver)), None
     )
 
 

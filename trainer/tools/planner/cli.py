@@ -74,23 +74,24 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
 
 
 def _machine(options: argparse.Namespace, training: TrainingConfig, processes: int) -> Machine:
-    """The machine with the GPU that the options name, or the one at hand."""
-    name = options.gpu or (known_gpu(torch.device("cuda")) if torch.cuda.is_available() else CPU)
-    if name is None:
-        raise TrainerError(
-            f"{torch.cuda.get_device_name()} is not in the table of GPUs: name a similar one with --gpu"
-        )
-    if name == CPU:
-        if options.gpus not in (None, 1):
-            raise TrainerError(f"--gpus {options.gpus} is not for the CPU of this machine")
-        if training.threads:
-            torch.set_num_threads(training.threads)
-        device = torch.device("cpu")
-        flops = peak_flops(device, resolve_precision(training.precision, device))
+    """The machine with the GPU that the options name, or the one at hand, which need not be in the table."""
+    device = torch.device("cuda" if options.gpu is None and torch.cuda.is_available() else "cpu")
+    if options.gpu in GPUS or device.type == "cuda":
+        training.parallel.check_processes(processes)
+    elif options.gpus not in (None, 1):
+        raise TrainerError(f"--gpus {options.gpus} is not for the CPU of this machine")
+    if options.gpu in GPUS:
+        gpu = GPUS[options.gpu]
+        return Machine(options.gpu, processes, gpu.flops, gpu.memory, options.price or gpu.price)
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    flops = peak_flops(device, resolve_precision(training.precision, device))
+    if device.type == "cpu":
         return Machine(CPU, 1, flops, free_memory(device), options.price or 0.0)
-    training.parallel.check_processes(processes)
-    gpu = GPUS[name]
-    return Machine(name, processes, gpu.flops, gpu.memory, options.price or gpu.price)
+    known, memory = known_gpu(device), torch.cuda.get_device_properties(device).total_memory
+    name = known or torch.cuda.get_device_name(device)
+    price = GPUS[known].price if known else 0.0
+    return Machine(name, processes, flops, memory, options.price or price)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,6 +4,8 @@ import math
 import textwrap
 from dataclasses import dataclass
 
+import torch
+
 from trainer.config import TrainingConfig
 from trainer.run.fit.memory import Memory
 from trainer.system.gpus import PRICES_AS_OF
@@ -49,7 +51,9 @@ class Plan:
         return self.seconds / HOUR * self.machine.count * self.machine.price
 
     def figures(self) -> dict[str, float]:
-        """What a program wants to know of the plan; `cost` in USD, 0 where no price is known."""
+        """What a program wants to know of the plan; `cost` in USD, 0 where no price is known, and how many
+        `gpus` this machine has.
+        """
         return {
             "parameters": self.training.model.parameters(self.vocab_size),
             "tokens": self.training.max_tokens,
@@ -58,6 +62,7 @@ class Plan:
             "cost": self.cost,
             "memory_bytes": self.memory.total,
             "available_bytes": self.machine.memory,
+            "gpus": torch.cuda.device_count(),
         }
 
     def __str__(self) -> str:

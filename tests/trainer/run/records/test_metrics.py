@@ -56,7 +56,22 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
 
 
-TERAFLOPS = {"L4": 121, "L40": 181, "L40S": 362, "A100-SXM4-80GB": 312, "H100 PCIe": 756, "A10G": None}
+TERAFLOPS = {
+    "L4": 121,
+    "L40": 181,
+    "L40S": 362,
+    "A100-SXM4-80GB": 312,
+    "H100 PCIe": 756,
+    "A10G": None,
+    "GeForce RTX 3090": 71,
+    "GeForce RTX 3090 Ti": None,
+    "GeForce RTX 4080 SUPER": None,
+    "GeForce RTX 4090 D": None,
+    "GeForce RTX 4090 Laptop GPU": None,
+    "RTX 6000 Ada Generation": 364,
+    "RTX A6000": 155,
+    "GH200 480GB": 989,
+}
 
 
 @pytest.mark.parametrize(("name", "teraflops"), TERAFLOPS.items())

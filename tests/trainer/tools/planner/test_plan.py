@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from trainer.config import TrainingConfig
+from trainer.run.fit import hardware
 from trainer.run.fit.memory import Memory
 from trainer.system.errors import TrainerError
 from trainer.tools.planner import cli
@@ -101,6 +104,26 @@ def test_a_recipe_that_ships_is_planned_by_its_name_for_the_processes_it_starts(
     assert "assumed" in plan["Speed"] and "40% MFU" in plan["Speed"]
 
 
+def test_a_gpu_of_this_machine_need_not_be_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = {
+        "is_available": True,
+        "is_bf16_supported": True,
+        "get_device_name": "NVIDIA GeForce RTX 3070",
+        "get_device_properties": SimpleNamespace(total_memory=8 * 10**9),
+    }
+    for name, value in driver.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value, **__: value)
+    monkeypatch.setattr(hardware, "_measured_flops", lambda *_: 37e12)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump({"training": SMALL, "tokenizer": {"vocab_size": 512}}))
+    plan = told(capsys, str(path), "--mfu", "0.5")
+    assert plan["Machine"] == "1 x NVIDIA GeForce RTX 3070, 37 TFLOP/s and 8 GB each"
+    assert "50% MFU" in plan["Speed"] and "Cost" not in plan
+    assert "at 0.20 USD" in told(capsys, str(path), "--mfu", "0.5", "--price", "0.2")["Cost"]
+
+
 def test_the_cpu_of_this_machine_is_timed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +167,7 @@ def test_a_program_reads_the_figures_of_a_plan(tmp_path: Path, capsys: pytest.Ca
     assert figures["tokens"] == SMALL["max_tokens"]
     assert figures["seconds"] == pytest.approx(figures["tokens"] / figures["tokens_per_second"])
     assert 0 < figures["memory_bytes"] < figures["available_bytes"]
+    assert figures["gpus"] == torch.cuda.device_count()
 
 
 def test_the_vocabulary_of_token_shards_is_that_of_their_record(
