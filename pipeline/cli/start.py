@@ -43,8 +43,8 @@ from pipeline.store.errors import did_you_mean
 from trainer.system import history, terminal
 from trainer.system.wording import counted
 
-# Of the time, for a look at the folder, and for measuring the speed of the machine.
-LOOKING, MEASURING = 1 / 50, 1 / 15
+# Of the time: for a look at the folder, for measuring the speed, and for measuring that of a large model.
+LOOKING, MEASURING, PATIENCE = 1 / 50, 1 / 15, 1 / 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +121,8 @@ def _start(
     if [corpus.name for corpus in judged.corpora] != [corpus.name for corpus in found.corpora]:
         print("\nBy the quality of their text these are:\n" + "\n".join(_folder_lines(judged)))
     with terminal.doing("measuring how fast this machine trains"):
-        machine = Speed(min(speed.MOST_SECONDS, MEASURING * wishes.seconds))
+        usual = min(speed.MOST_SECONDS, MEASURING * wishes.seconds)
+        machine = Speed(max(usual, PATIENCE * wishes.seconds))
         chosen = choose(judged, wishes, machine, deadline.spent)
     rows = [(one.about, one.value, one.reason) for one in choices(chosen)]
     print("", *tables.table("choice,value,because", rows), sep="\n")

@@ -8,7 +8,7 @@ from typing import Self
 from pipeline.start.folder.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
-from pipeline.start.speed import Speed
+from pipeline.start.speed import Speed, processes
 from pipeline.start.tuning import Tuning
 
 # What takes time around the training, measured on two cores: Dagster and its stages start, and after the
@@ -74,9 +74,10 @@ class Chosen:
     """Everything that the recipe says.
 
     The `tuning` is on the `conversations`. `speed_source` says in words where the speed is from, and a short
-    program takes `program_seconds`. `validation_fraction` of the documents and `held_out_conversations` of
-    the conversations are held out. `left_out` says why corpora are not trained on. `changed` says why the
-    `horizon` was changed during the training, if it was.
+    program takes `program_seconds`. Of the `gpus` of this machine, `processes` train.
+    `validation_fraction` of the documents and `held_out_conversations` of the conversations are held out.
+    `left_out` says why corpora are not trained on. `changed` says why the `horizon` was changed during the
+    training, if it was.
     """
 
     folder: Folder
@@ -91,11 +92,18 @@ class Chosen:
     tokens_per_second: float
     speed_source: str
     program_seconds: float
+    gpus: int
     validation_fraction: float
     held_out_conversations: float
     part_bytes: int
     left_out: tuple[str, ...]
     changed: str = ""
+
+    @property
+    def processes(self) -> int:
+        """Of the pretraining and of the tuning; each has a share of the windows of each batch."""
+        batches = [self.horizon.batch, *([self.tuning.batch] if self.conversations else [])]
+        return processes(self.gpus, min(batches) // self.seq_len)
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
         length = replace(self.length, tokens=horizon.tokens, limit="time")
@@ -141,6 +149,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         tokens_per_second=tokens_per_second,
         speed_source=speed.source(size),
         program_seconds=speed.program_seconds,
+        gpus=speed.gpus,
         validation_fraction=_held_out(fewest, budget, length),
         held_out_conversations=round(max(MOST_HELD_OUT, min(0.45, 1 - stays)), 4),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
@@ -225,9 +234,10 @@ def _reading(corpus: FoundCorpus, share: float, wishes: Wishes) -> Reading:
 
 def _length(learnt_bytes: int, seconds: float, speed: Speed) -> Length:
     """The size of the model and the tokens that fit into the time, by the measured speed of that size."""
-    guess = longest(learnt_bytes, seconds, speed.of)
-    speed.look(guess.size, guess.vocab_size)
-    return longest(learnt_bytes, seconds, speed.of)
+    length = longest(learnt_bytes, seconds, speed.of)
+    while speed.look(length.size, length.vocab_size):
+        length = longest(learnt_bytes, seconds, speed.of)
+    return length
 
 
 def _window(chats: Sequence[FoundCorpus], length: Length) -> int:

@@ -47,6 +47,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
         *([_of_dropout(length)] if length.dropout else []),
+        *([_of_gpus(chosen)] if chosen.gpus else []),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
             "schedule",
@@ -150,6 +151,14 @@ def _why_size(length: Length) -> str:
 def _of_dropout(length: Length) -> Choice:
     why = "text that is read so often would be learnt by heart without it"
     return Choice("dropout", f"{length.dropout:g}", why)
+
+
+def _of_gpus(chosen: Chosen) -> Choice:
+    if chosen.processes > 1:
+        why = "each computes an equal share of every batch"
+    else:
+        why = "a batch is too small to be shared out" if chosen.gpus > 1 else "the only one of this machine"
+    return Choice("GPUs", f"{chosen.processes} of {chosen.gpus}", why)
 
 
 def _why_epochs(length: Length) -> str:

@@ -94,6 +94,9 @@ def _lines(chosen: Chosen, directory: Path) -> Iterator[str]:
     yield f"# Held out: {why['held out']}"
     yield f"shards: {{validation_fraction: {chosen.validation_fraction:g}}}"
     yield ""
+    if chosen.processes > 1:
+        yield f"# GPUs: {why['GPUs']}"
+        yield f"launch: {{kind: torchrun, nproc_per_node: {chosen.processes}}}"
     yield from _training(chosen, why)
     if chosen.conversations:
         yield ""
@@ -107,7 +110,7 @@ def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
     yield f"  model: {_flow(chosen.length.size.shape)}"
     yield f"  seq_len: {chosen.seq_len}  # tokens that the model sees at once"
     yield f"  global_batch_tokens: {batch}  # {why['batch']}"
-    yield f"  micro_batch_size: {_windows(batch, chosen)}  # windows computed at once"
+    yield f"  micro_batch_size: {_windows(batch, chosen)}"
     yield f"  # {why['tokens']}"
     yield f"  # Epochs: {why['epochs']}"
     yield f"  max_tokens: {horizon.tokens}"
@@ -139,13 +142,15 @@ def _post_training(chosen: Chosen, why: dict[str, str], directory: Path) -> Iter
     yield f"    rehearsal: {tuning.rehearsal:g}  # share that is text of the pretraining"
     yield "    training:"
     yield f"      global_batch_tokens: {tuning.batch}"
-    yield f"      micro_batch_size: {_windows(tuning.batch, chosen)}  # windows computed at once"
+    yield f"      micro_batch_size: {_windows(tuning.batch, chosen)}"
     yield f"      optimizer: {_flow({'kind': 'adamw', 'lr': tuning.rate, 'weight_decay': 0})}"
     yield "      schedule: {kind: linear, min_lr_ratio: 0.02}"
 
 
-def _windows(batch: int, chosen: Chosen) -> int:
-    return max(1, min(8, batch // chosen.seq_len))
+def _windows(batch: int, chosen: Chosen) -> str:
+    if chosen.gpus:
+        return "auto  # as many windows at once as fit into the GPU"
+    return f"{max(1, min(8, batch // chosen.seq_len))}  # windows computed at once"
 
 
 def _about(reading: Reading) -> str:

@@ -26,7 +26,7 @@ from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.reasons import notes
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES, USUAL, Size, longest, worth
-from pipeline.start.speed import Speed
+from pipeline.start.speed import Measured, Speed
 from pipeline.start.tuning import Tuning
 from tests.folders import (
     ENGLISH,
@@ -54,12 +54,13 @@ from tests.pipeline.sources.formats.test_transcripts import WRITTEN
 SECONDS = 30  # to look at a folder, on a machine that has other work
 
 
-def fixed_speed(tokens_per_second: float = 5_000.0) -> Speed:
-    """A machine of this speed with the usual size."""
+def fixed_speed(tokens_per_second: float = 5_000.0, gpus: int = 0) -> Speed:
+    """A machine of this speed with the usual size, on one device."""
     usual = SIZES[USUAL].model.flops_per_token(8_192, 256)
 
-    def measure(size: Size, vocab_size: int, seconds: float) -> float:
-        return tokens_per_second * usual / size.model.flops_per_token(vocab_size, size.seq_len)
+    def measure(size: Size, vocab_size: int, seconds: float) -> Measured:
+        flops_per_token = size.model.flops_per_token(vocab_size, size.seq_len)
+        return Measured(tokens_per_second * usual / flops_per_token, gpus)
 
     return Speed(measure=measure)
 
@@ -421,7 +422,7 @@ def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path
 def test_a_recipe_that_somebody_changed_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speed, "measured", lambda *_: 5_000.0)
+    monkeypatch.setattr(speed, "measured", lambda *_: Measured(5_000.0))
     folder, path = folder_of(little, tmp_path), tmp_path / "My text.yaml"
     line = ["start", str(folder), "--hours", "0.5", "--plan"]
     assert main(line) == 0
@@ -527,11 +528,11 @@ def test_two_starts_do_not_write_their_plans_over_each_other(
     command = ["start", str(folder), "--hours", "0.1", "--plan"]
     ended = []
 
-    def meanwhile(*_: object) -> float:
-        monkeypatch.setattr(speed, "measured", lambda *_: 5_000.0)
+    def meanwhile(*_: object) -> Measured:
+        monkeypatch.setattr(speed, "measured", lambda *_: Measured(5_000.0))
         if not ended:
             ended.extend([main(command), main([*command, "-o", str(tmp_path / "other.yaml")])])
-        return 5_000.0
+        return Measured(5_000.0)
 
     monkeypatch.setattr(speed, "measured", meanwhile)
     assert main(command) == 0
@@ -553,7 +554,7 @@ def test_a_look_without_time_samples_a_few_files_from_all_over(tmp_path: Path) -
 def test_text_of_which_a_part_is_no_prose_is_split_after_the_look(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speed, "measured", lambda *_: 5_000.0)
+    monkeypatch.setattr(speed, "measured", lambda *_: Measured(5_000.0))
     folder = tmp_path / "mixed"
     for name, text in {"prose": "\n\n".join(ENGLISH)[:60_000], "numbers": "12 13 14 15\n" * 4_000}.items():
         (folder / name).mkdir(parents=True)
