@@ -137,7 +137,7 @@ def _start(
         return
     sys.stdout.flush()
     os.environ.update(_environment() | {RECIPE_VARIABLE: str(path)})
-    Jobs(path, chosen, deadline, whole_store().root / keys.RUNS).run()
+    Jobs(path, chosen, deadline, whole_store().root / keys.RUNS, machine).run()
     parser = argparse.ArgumentParser()
     summary.add_arguments(parser)
     summary.run(parser.parse_args(["--variant", "sft"] if chosen.conversations else []))

@@ -68,6 +68,11 @@ class Budget:
     text_bytes: int
     kept: int
 
+    def with_data(self, kept: int) -> Self:
+        """The same when the data stages are done and have left so many bytes."""
+        seconds = self.text_bytes / DATA_BYTES_A_SECOND
+        return replace(self, around=self.around - seconds, training=self.training + seconds, kept=kept)
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -93,6 +98,7 @@ class Chosen:
     speed_source: str
     program_seconds: float
     gpus: int
+    processes: int
     validation_fraction: float
     held_out_conversations: float
     part_bytes: int
@@ -100,19 +106,21 @@ class Chosen:
     changed: str = ""
 
     @property
-    def processes(self) -> int:
-        """Of the pretraining and of the tuning; each has a share of the windows of each batch."""
-        batches = [self.horizon.batch, *([self.tuning.batch] if self.conversations else [])]
-        return processes(self.gpus, min(batches) // self.seq_len)
+    def learnt_bytes(self) -> int:
+        """The text that is expected to be left to learn."""
+        return round(self.length.unique * bytes_a_token(self.length.vocab_size))
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
         length = replace(self.length, tokens=horizon.tokens, limit="time")
         return replace(self, horizon=horizon, length=length, changed=why)
 
 
-def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> Chosen:
-    """Chooses all settings of a recipe. `spent` seconds are gone already. Raises NothingReadableError for a
-    folder that has nothing to pretrain on.
+def choose(
+    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, learnt_bytes: int | None = None
+) -> Chosen:
+    """Chooses all settings of a recipe. `spent` seconds are gone already. Once the data stages are done,
+    `learnt_bytes` says how much text they have left to learn. Raises NothingReadableError for a folder that
+    has nothing to pretrain on.
     """
     began = time.monotonic()
     texts, left_out = _used(_texts(folder), wishes)
@@ -126,6 +134,8 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
     corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
+    if learnt_bytes is not None:
+        budget = budget.with_data(round(learnt_bytes / (1 - fewest)))
     length = _length(round(budget.kept * (1 - fewest)), budget.training, speed)
     size, vocab_size = length.size, length.vocab_size
     tokens_per_second = speed.of(size, vocab_size)
@@ -133,7 +143,8 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
     conversations = [_reading(chat, 1.0, wishes) for chat in chats]
     seq_len = _window(chats, length)
     horizon = _horizon(length, seq_len)
-    tuning = Tuning.of(chats, size, vocab_size, seq_len, horizon.batch)
+    together = processes(speed.gpus, horizon.batch // seq_len)
+    tuning = Tuning.of(chats, size, vocab_size, seq_len, horizon.batch, together)
     # Each conversation is held out or not by itself.
     stays = NONE_HELD_OUT ** (1 / max(1, sum(map(_documents, conversations))))
     return Chosen(
@@ -150,6 +161,7 @@ def choose(folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0) -> 
         speed_source=speed.source(size),
         program_seconds=speed.program_seconds,
         gpus=speed.gpus,
+        processes=together,
         validation_fraction=_held_out(fewest, budget, length),
         held_out_conversations=round(max(MOST_HELD_OUT, min(0.45, 1 - stays)), 4),
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),

@@ -13,20 +13,24 @@ from pathlib import Path
 
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.post_training import SFT
-from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen
+from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
-from pipeline.start.too_little_text import supported_entries, too_little
+from pipeline.start.speed import Speed
+from pipeline.start.too_little_text import learnt_bytes, supported_entries, too_little
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.signals import stop_with_parent
 
 LOOKS_EVERY_SECONDS = 0.5
-MOST_CHANGES = 3  # of a horizon: each stops a job and begins another
+MOST_CHANGES = 3  # of the choices: each stops a job and begins another
+# If other text is left than was expected, and not about as much, the choices are made anew where a training
+# would read it so many times as often as is worth it, or could be so many times as long.
+ALIKE, TOO_OFTEN, MUCH_LONGER = 0.8, 1.1, 1.25
 
 
 class FailedJobError(PipelineError):
@@ -35,13 +39,17 @@ class FailedJobError(PipelineError):
 
 @dataclass
 class Jobs:
-    """The jobs of the recipe at `path`, which says what was `chosen`. Trainings are kept in `runs`."""
+    """The jobs of the recipe at `path`, which says what was `chosen`, by the `speed` of this machine.
+    Trainings are kept in `runs`.
+    """
 
     path: Path
     chosen: Chosen
     deadline: Deadline
     runs: Path
-    changes: int = 0  # of the horizon
+    speed: Speed
+    changes: int = 0
+    anew: Chosen | None = None  # what takes the place of the choices, once a job has stopped
 
     def run(self) -> None:
         """Raises FailedJobError, and NothingReadableError if the data stages leave too little."""
@@ -62,13 +70,18 @@ class Jobs:
             following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
             tells = partial(self._show_end, following, FINISHING)
             try:
-                if not self._execute("pretrain", partial(self._misses_deadline, following), tells):
+                if not self._execute("pretrain", partial(self._must_stop, following), tells):
                     return following
             except FailedJobError:
                 if not self._halved_vocabulary():
                     raise
             else:
-                self._change(following)
+                self.changes += 1
+                if self.anew is None:
+                    self._change(following)
+                else:
+                    self.chosen, self.anew = self.anew, None
+                    self._write()
 
     def _halved_vocabulary(self) -> bool:
         """Halves the vocabulary until the text supports it, if a job has failed for want of that, and returns
@@ -104,10 +117,17 @@ class Jobs:
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
 
-    def _misses_deadline(self, following: Following) -> bool:
+    def _must_stop(self, following: Following) -> bool:
+        """Whether the choices must be changed: once for the text that is left, and later for the deadline."""
+        had_begun = following.run is not None
         following.look()
+        if self.changes == MOST_CHANGES or not is_ours(self.path):
+            return False
+        if not had_begun and following.run is not None:
+            self.anew = self._for_what_is_left()
+            return self.anew is not None
         standing = self._standing(following)
-        if standing is None or self.changes == MOST_CHANGES or not is_ours(self.path):
+        if standing is None:
             return False
         if misses := standing.must_change(self.chosen.horizon):
             said = (
@@ -116,6 +136,31 @@ class Jobs:
             )
             print(said, file=sys.stderr, flush=True)  # where the line is
         return misses
+
+    def _for_what_is_left(self) -> Chosen | None:
+        """Other choices, if those that were made do not suit the text that the data stages have left. Copies,
+        which may be most of a folder, are found by these stages alone.
+        """
+        chosen, left = self.chosen, learnt_bytes(load_recipe(self.path))
+        if ALIKE < left / chosen.learnt_bytes < 1 / ALIKE:
+            return None
+        anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
+        if (
+            anew.length.size == chosen.length.size
+            and chosen.horizon.tokens <= TOO_OFTEN * anew.length.most
+            and anew.horizon.tokens <= MUCH_LONGER * chosen.horizon.tokens
+        ):
+            return None
+        expected = f"where {chosen.learnt_bytes / 1e6:,.2g} MB were expected"
+        print(
+            f"\nThere are {left / 1e6:,.2g} MB to learn, {expected}: the run is stopped, which Dagster calls "
+            f"a failure, and a model of {anew.length.parameters / 1e6:,.1f} M parameters is trained over "
+            f"{anew.horizon.tokens:,} tokens.",
+            file=sys.stderr,
+            flush=True,
+        )
+        changed = f"chosen anew for {left / 1e6:,.2g} MB of text, {expected}"
+        return replace(anew, validation_fraction=chosen.validation_fraction, changed=changed)
 
     def _show_end(self, following: Following, programs: float, shown: terminal.Activity) -> None:
         """Tells the line when all will end, as soon as a training says how long it still takes."""
@@ -139,7 +184,7 @@ class Jobs:
             f"{1 / standing.seconds_a_token:,.0f} tokens/s, where {self.chosen.tokens_per_second:,.0f} were "
             "expected"
         )
-        self.chosen, self.changes = self.chosen.with_horizon(horizon, why), self.changes + 1
+        self.chosen = self.chosen.with_horizon(horizon, why)
         self._write()
         print(f"\nThe training is {why}. It continues, to {horizon.tokens:,} tokens.", flush=True)
 

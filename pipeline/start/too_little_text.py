@@ -72,6 +72,13 @@ def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
     )
 
 
+def learnt_bytes(recipe: Recipe) -> int:
+    """The text that the data stages have left to learn."""
+    store = store_of(recipe, records=False)
+    shards = (_last_version(store, keys.token_shards(name)) for name in recipe.corpus_names)
+    return sum(version.counts["train_text_bytes"] for version in shards if version)
+
+
 def supported_entries(recipe: Recipe) -> int | None:
     """How many entries of a vocabulary the text supports, if a job has left no tokenizer because it supports
     too few; else None. Only another training tells, since a tokenizer can be missing for many other reasons,

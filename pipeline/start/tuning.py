@@ -38,14 +38,21 @@ class Tuning:
 
     @classmethod
     def of(
-        cls, chats: Iterable[FoundCorpus], size: Size, vocab_size: int, seq_len: int, largest: int
+        cls,
+        chats: Iterable[FoundCorpus],
+        size: Size,
+        vocab_size: int,
+        seq_len: int,
+        largest: int,
+        processes: int = 1,
     ) -> Self:
         """The tuning on `chats`, before its time is known. `largest`: the tokens of a step of the
-        pretraining.
+        pretraining, in which so many `processes` take part. Each of them needs a window of a step.
         """
         tokens = sum(chat.text_bytes for chat in chats) / bytes_a_token(vocab_size)
         large = SIZES.index(size) > USUAL
-        return cls(max(1.0, tokens), max(SMALLEST_BATCH, seq_len), max(SMALLEST_BATCH, largest), large)
+        smallest = max(SMALLEST_BATCH, processes * seq_len)
+        return cls(max(1.0, tokens), smallest, max(SMALLEST_BATCH, largest), large)
 
     @property
     def rate(self) -> float:

@@ -322,7 +322,7 @@ def test_a_late_start_still_learns_its_few_conversations(
 ) -> None:
     chosen = choose(judged(folder_of(chats, tmp_path)), Wishes(180.0, chat=True), fixed_speed())
     deadline = Deadline(180.0, began=time.monotonic() - 180)
-    late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path)
+    late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path, fixed_speed())
     late._write()
     trained = Following(tmp_path, "", 0, 0.0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
     monkeypatch.setattr(jobs.Jobs, "_pretrain", lambda _: trained)

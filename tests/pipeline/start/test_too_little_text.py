@@ -55,7 +55,7 @@ def prepared(folder: Path, wishes: Wishes) -> Jobs:
     with suppress(PipelineError, OSError):
         for stage in of_data(recipe).values():
             stage.make(store, engine)
-    return Jobs(path, chosen, Deadline(wishes.seconds), folder)
+    return Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed())
 
 
 @pytest.fixture(autouse=True)

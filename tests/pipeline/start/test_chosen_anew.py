@@ -1,0 +1,81 @@
+"""Where the data stages leave other text than was expected, the choices are made anew."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.recipe import Recipe
+from pipeline.start import jobs
+from pipeline.start.choose import Wishes, choose
+from pipeline.start.deadline import Deadline
+from pipeline.start.following import Following
+from pipeline.start.jobs import Jobs
+from pipeline.start.recipe_file import recipe_text, write
+from pipeline.start.too_little_text import learnt_bytes
+from pipeline.steps.recipe_versions import store_of
+from pipeline.steps.stages import of_data
+from pipeline.store.engines.local import LocalEngine
+from tests.folders import ENGLISH
+from tests.pipeline.start.test_start import fixed_speed, folder_of, judged
+
+
+def copies(times: int) -> Callable[[Path], None]:
+    """A folder in which each text stands so many times."""
+
+    def make(folder: Path) -> None:
+        rows = [json.dumps({"text": text}) for _ in range(times) for text in ENGLISH]
+        (folder / "all.jsonl").write_text("\n".join(rows))
+
+    return make
+
+
+def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
+    """The recipes that `start` runs, one after the other, with trainings that do nothing."""
+    path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
+    chosen = choose(judged(folder), wishes, fixed_speed())
+    write(path, recipe_text(chosen, path.parent))
+
+    def execute(command: list[str], stops: Callable[[], bool], _: object) -> bool:
+        run.append(recipe := load_recipe(path))
+        store, engine = store_of(recipe), LocalEngine(workers=1)
+        for stage in of_data(recipe).values():
+            stage.make(store, engine)
+        return stops()
+
+    monkeypatch.setattr(jobs, "execute", execute)
+    monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
+    Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed()).run()
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+
+
+def test_text_that_is_mostly_copies_is_not_learnt_by_heart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(copies(12), tmp_path)
+    planned, run = recipes_run(folder, 1, monkeypatch)
+    left = learnt_bytes(run)
+    assert left < sum(map(len, ENGLISH))
+    # A token is two bytes or more, and dropout is what lets a text be read eight times.
+    assert planned.training.max_tokens > 16 * left / 2
+    assert run.training.max_tokens <= 8 * left / 2 and run.training.dropout
+    assert run.tokenizer.vocab_size < planned.tokenizer.vocab_size
+    assert run.shards == planned.shards
+    said = capsys.readouterr().err
+    assert f"There are {left / 1e6:.2g} MB to learn, where" in said and "Traceback" not in said
+    assert "chosen anew for" in folder.with_name("recipe.yaml").read_text()
+
+
+@pytest.mark.parametrize("times", [1, 12])
+def test_nothing_is_chosen_anew_where_there_is_no_time_to_read_the_text_often(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)) == 1
