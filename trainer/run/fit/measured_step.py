@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from trainer.config import ChatIds, OptimizerConfig, TrainingConfig
 from trainer.model.attention import choose_backend, masks_documents
@@ -147,5 +146,7 @@ class _LiveBytes(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = operator(*args, **(kwargs or {}))
-        tree_map_only(torch.Tensor, self._count, made)
+        for one in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(one, torch.Tensor):
+                self._count(one)
         return made

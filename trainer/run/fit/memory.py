@@ -5,7 +5,7 @@ same tensors for the backward pass there.
 What differs on a GPU is calculated: how many logits are computed at a time, and what splitting divides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -108,11 +108,9 @@ class Footprint:
         `processes` read samples of their own. Takes some seconds, whatever the size of the model.
         """
         on_cpu = _as_on_gpu(training) if device.type == "cuda" else training
-        accumulates = training.micro_batch_size == "auto" or any(
-            stage.global_batch_tokens != training.micro_batch_tokens * processes
-            for stage in training.curriculum.stages
+        step = partial(
+            measure_step, on_cpu, vocab_size, accumulates=_has_several_micro_batches(training, processes)
         )
-        step = partial(measure_step, on_cpu, vocab_size, accumulates=accumulates)
         of_one, of_two = (
             step(windows=windows, layers=1).and_more(
                 step(windows=windows, layers=2), training.model.n_layers - 1
@@ -120,6 +118,15 @@ class Footprint:
             for windows in (1, 2)
         )
         return cls(training, vocab_size, device, on_cpu.seq_len, of_one, of_two)
+
+    def with_micro_batch(self, windows: int, processes: int) -> Self:
+        """The footprint with this number in place of `auto`, for which a step was taken to have several
+        micro-batches.
+        """
+        training = self.training.model_copy(update={"micro_batch_size": windows})
+        if _has_several_micro_batches(training, processes):
+            return replace(self, training=training)
+        return self.measure(training, self.vocab_size, processes, self.device)
 
     def memory(self, windows: int | None = None) -> Memory:
         """The memory of micro-batches of so many windows, by default those of the `training`."""
@@ -172,6 +179,13 @@ class Footprint:
             "working": chunk * rows * 2 * (FP32 + BF16) + BF16 * head,
         }
         return Memory(**parts, copy=0, beside=0, total=sum(parts.values()))
+
+
+def _has_several_micro_batches(training: TrainingConfig, processes: int) -> bool:
+    return training.micro_batch_size == "auto" or any(
+        stage.global_batch_tokens != training.micro_batch_tokens * processes
+        for stage in training.curriculum.stages
+    )
 
 
 def _as_on_gpu(training: TrainingConfig) -> TrainingConfig:

@@ -55,9 +55,8 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
     data_size = max(1, machine.count // (parallel.tp * parallel.pp))
     footprint = Footprint.measure(training, vocab_size, data_size, device)
     if training.micro_batch_size == "auto":
-        size = fitting(footprint, data_size, machine.memory)[0]
-        training = training.model_copy(update={"micro_batch_size": size})
-        footprint = Footprint.measure(training, vocab_size, data_size, device)
+        footprint = footprint.with_micro_batch(fitting(footprint, data_size, machine.memory)[0], data_size)
+        training = footprint.training
     memory = footprint.memory()
     flops = training.model.flops_per_token(vocab_size, training.seq_len)
     speed = machine.count * machine.flops * (options.mfu or ASSUMED_MFU) / flops
