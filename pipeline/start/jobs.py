@@ -30,7 +30,7 @@ LOOKS_EVERY_SECONDS = 0.5
 MOST_CHANGES = 3  # of the choices: each stops a job and begins another
 # If other text is left than was expected, and not about as much, the choices are made anew where a training
 # would read it so many times as often as is worth it, or could be so many times as long.
-ALIKE, TOO_OFTEN, MUCH_LONGER = 0.8, 1.1, 1.25
+ALIKE, TOO_OFTEN, MUCH_LONGER = 0.8, 1.5, 1.25
 
 
 class FailedJobError(PipelineError):
@@ -145,11 +145,9 @@ class Jobs:
         if ALIKE < left / chosen.learnt_bytes < 1 / ALIKE:
             return None
         anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
-        if (
-            anew.length.size == chosen.length.size
-            and chosen.horizon.tokens <= TOO_OFTEN * anew.length.most
-            and anew.horizon.tokens <= MUCH_LONGER * chosen.horizon.tokens
-        ):
+        too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
+        longer = anew.horizon.tokens > MUCH_LONGER * chosen.horizon.tokens and chosen.length.limit == "text"
+        if anew.length.size == chosen.length.size and not (too_often or longer):
             return None
         expected = f"where {chosen.learnt_bytes / 1e6:,.2g} MB were expected"
         print(
