@@ -142,7 +142,7 @@ class Jobs:
         which may be most of a folder, are found by these stages alone.
         """
         chosen, left = self.chosen, learnt_bytes(load_recipe(self.path))
-        if ALIKE < left / chosen.learnt_bytes < 1 / ALIKE:
+        if not left or ALIKE < left / chosen.learnt_bytes < 1 / ALIKE:
             return None
         anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
         too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
