@@ -148,6 +148,9 @@ class Jobs:
         too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
         longer = anew.horizon.tokens > MUCH_LONGER * chosen.horizon.tokens and chosen.length.limit == "text"
         if anew.length.size == chosen.length.size and not (too_often or longer):
+            # However fast the machine turns out to be, the training becomes no longer than suits this text.
+            horizon = replace(chosen.horizon, most=anew.horizon.most)
+            self.chosen = replace(chosen, horizon=horizon)
             return None
         expected = f"where {chosen.learnt_bytes / 1e6:,.2g} MB were expected"
         print(

@@ -12,6 +12,7 @@ from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
+from pipeline.start.horizon import Horizon
 from pipeline.start.jobs import Jobs
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.too_little_text import learnt_bytes
@@ -32,8 +33,10 @@ def copies(times: int) -> Callable[[Path], None]:
     return make
 
 
-def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
-    """The recipes that `start` runs, one after the other, with trainings that do nothing."""
+def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Recipe], Horizon]:
+    """The recipes that `start` runs, one after the other, with trainings that do nothing. And how long the
+    last of them may become.
+    """
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
     chosen = choose(judged(folder), wishes, fixed_speed())
     write(path, recipe_text(chosen, path.parent))
@@ -47,8 +50,9 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(jobs, "execute", execute)
     monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
-    Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed()).run()
-    return run
+    job = Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed())
+    job.run()
+    return run, job.chosen.horizon
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +65,7 @@ def test_text_that_is_mostly_copies_is_not_learnt_by_heart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(copies(12), tmp_path)
-    planned, run = recipes_run(folder, 1, monkeypatch)
+    (planned, run), horizon = recipes_run(folder, 1, monkeypatch)
     left = learnt_bytes(run)
     assert left < sum(map(len, ENGLISH))
     # A token is two bytes or more, and dropout is what lets a text be read eight times.
@@ -69,6 +73,7 @@ def test_text_that_is_mostly_copies_is_not_learnt_by_heart(
     assert run.training.max_tokens <= 8 * left / 2 and run.training.dropout
     assert run.tokenizer.vocab_size < planned.tokenizer.vocab_size
     assert run.shards == planned.shards
+    assert horizon.tokens == run.training.max_tokens
     said = capsys.readouterr().err
     assert f"There are {left / 1e6:.2g} MB to learn, where" in said and "Traceback" not in said
     assert "chosen anew for" in folder.with_name("recipe.yaml").read_text()
@@ -78,4 +83,6 @@ def test_text_that_is_mostly_copies_is_not_learnt_by_heart(
 def test_nothing_is_chosen_anew_where_there_is_no_time_to_read_the_text_often(
     times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)) == 1
+    (run,), horizon = recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)
+    assert horizon.tokens == run.training.max_tokens
+    assert horizon.resized(10**12, reached=0).tokens <= 8 * learnt_bytes(run) / 2
