@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from trainer.config import TrainingConfig, format_validation_error, from_record, override, yaml_file
 from trainer.model.precision import resolve_precision
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
-from trainer.run.fit.memory import Footprint
+from trainer.run.fit.memory import Footprint, is_out_of_memory
 from trainer.run.fit.micro_batch import fitting
 from trainer.system import terminal
 from trainer.system.errors import TrainerError, reason
@@ -62,12 +62,18 @@ def _plan(options: argparse.Namespace, training: TrainingConfig, vocab_size: int
     speed = machine.count * machine.flops * (options.mfu or ASSUMED_MFU) / flops
     known = "as --mfu says" if options.mfu else "assumed: give --mfu if you know better"
     if not options.mfu and options.gpu in (None, CPU):
+        too_small = TrainerError(
+            f"training needs {memory}, and {machine.memory / 1e6:,.0f} MB are free, so that no speed can be "
+            "measured here: give --mfu, or another machine with --gpu"
+        )
         if memory.lasting > machine.memory:
-            raise TrainerError(
-                f"training needs {memory}, and {machine.memory / 1e6:,.0f} MB are free, so that no speed can "
-                "be measured here: give --mfu, or another machine with --gpu"
-            )
-        speed = tokens_per_second(training, vocab_size, device, machine.count)
+            raise too_small
+        try:
+            speed = tokens_per_second(training, vocab_size, device, machine.count)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise too_small from error
         known = "measured now on this machine"
     return Plan(machine, training, vocab_size, speed, known, memory)
 
@@ -84,10 +90,11 @@ def _machine(options: argparse.Namespace, training: TrainingConfig, processes: i
         return Machine(options.gpu, processes, gpu.flops, gpu.memory, options.price or gpu.price)
     if training.threads:
         torch.set_num_threads(training.threads)
+    memory = free_memory(device)
     flops = peak_flops(device, resolve_precision(training.precision, device))
     if device.type == "cpu":
-        return Machine(CPU, 1, flops, free_memory(device), options.price or 0.0)
-    known, memory = known_gpu(device), torch.cuda.get_device_properties(device).total_memory
+        return Machine(CPU, 1, flops, memory, options.price or 0.0)
+    known = known_gpu(device)
     name = known or torch.cuda.get_device_name(device)
     price = GPUS[known].price if known else 0.0
     return Machine(name, processes, flops, memory, options.price or price)

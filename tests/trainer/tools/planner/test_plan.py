@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,7 +110,7 @@ def test_a_gpu_of_this_machine_need_not_be_in_the_table(
         "is_available": True,
         "is_bf16_supported": True,
         "get_device_name": "NVIDIA GeForce RTX 3070",
-        "get_device_properties": SimpleNamespace(total_memory=8 * 10**9),
+        "mem_get_info": (8 * 10**9, 8 * 10**9),
     }
     for name, value in driver.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value, **__: value)
@@ -132,7 +131,14 @@ def test_the_cpu_of_this_machine_is_timed(
     plan = told(capsys, str(path), "--gpu", "cpu")
     assert "measured now on this machine" in plan["Speed"] and plan["Machine"].startswith("1 x cpu")
     assert plan.keys() == LINES
-    monkeypatch.setattr(cli, "free_memory", lambda device: 10**6)
+    with monkeypatch.context() as patch, pytest.raises(TrainerError, match="no speed can be measured here: "):
+        patch.setattr(cli, "free_memory", lambda device: 10**6)
+        main([str(path), "--gpu", "cpu"])
+
+    def runs_out(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(cli, "tokens_per_second", runs_out)
     with pytest.raises(TrainerError, match="no speed can be measured here: give --mfu"):
         main([str(path), "--gpu", "cpu"])
 
