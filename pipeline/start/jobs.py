@@ -53,6 +53,7 @@ class Jobs:
 
     def run(self) -> None:
         """Raises FailedJobError, and NothingReadableError if the data stages leave too little."""
+        self.speed.end()
         following = self._pretrain()
         if self.chosen.conversations:
             if (each := following.seconds_a_token) and is_ours(self.path):

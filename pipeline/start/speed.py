@@ -61,6 +61,10 @@ class Speed:
             return "measured on this machine"
         return "estimated from another size" if self._flops else "a guess: nothing could be measured in time"
 
+    def end(self) -> None:
+        """Nothing is measured from now on, since the machine has other work."""
+        self._until = 0.0
+
     def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> bool:
         """Measures a size, if there is time and it was not yet. Whether that changed what is known. Raises
         PipelineError if not even the first one can be trained.

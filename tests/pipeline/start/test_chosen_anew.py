@@ -15,6 +15,7 @@ from pipeline.start.following import Following
 from pipeline.start.horizon import Horizon
 from pipeline.start.jobs import Jobs
 from pipeline.start.recipe_file import recipe_text, write
+from pipeline.start.sizes import SIZES
 from pipeline.start.too_little_text import learnt_bytes
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stages import of_data
@@ -38,10 +39,12 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
     last of them may become.
     """
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
-    chosen = choose(judged(folder), wishes, fixed_speed())
+    speed = fixed_speed()
+    chosen = choose(judged(folder), wishes, speed)
     write(path, recipe_text(chosen, path.parent))
 
     def execute(command: list[str], stops: Callable[[], bool], _: object) -> bool:
+        assert not speed.look(SIZES[-1])  # the machine has other work
         run.append(recipe := load_recipe(path))
         store, engine = store_of(recipe), LocalEngine(workers=1)
         for stage in of_data(recipe).values():
@@ -50,7 +53,7 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(jobs, "execute", execute)
     monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
-    job = Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed())
+    job = Jobs(path, chosen, Deadline(wishes.seconds), folder, speed)
     job.run()
     return run, job.chosen.horizon
 
