@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from pipeline.store.atomic import CLOSED, FULL
@@ -109,7 +110,8 @@ def _disk_error(error: OSError) -> str:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__)
+    program = "groundwork" if Path(sys.argv[0]).name == "groundwork" else "python -m pipeline"
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", required=True)
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about)

@@ -29,6 +29,7 @@ def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_p
 def test_a_command_and_the_trainers_are_run() -> None:
     done = groundwork("recipe", "--explain", "dedup")
     assert done.returncode == 0 and "threshold" in done.stdout
+    assert groundwork("start", "--help").stdout.startswith("usage: groundwork start [-h] --hours")
     done = groundwork("trainer", "plan", "--help")
     assert done.returncode == 0 and "--mfu" in done.stdout
 
