@@ -67,17 +67,17 @@ class Speed:
 
     def look(self, size: Size = SIZES[USUAL], vocab_size: int = SIZES[USUAL].vocab_size) -> bool:
         """Measures a size, if there is time and it was not yet. Whether that changed what is known. Raises
-        PipelineError if not even the first one can be trained.
+        PipelineError if it cannot be trained, unless it is larger than all that were measured.
         """
         left = self._until - time.monotonic()
         enough = self.program_seconds if self._flops else 1
-        if size in self._flops or SIZES.index(size) >= self._too_large or left <= enough:
+        if size in self._flops or left <= enough:
             return False
         began = time.monotonic()
         try:
             found = self._measure(size, vocab_size, left)
         except PipelineError:
-            if not self._flops:
+            if SIZES.index(size) < max(map(SIZES.index, self._flops), default=len(SIZES)):
                 raise
             self._too_large = SIZES.index(size)
             return True

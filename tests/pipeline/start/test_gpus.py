@@ -89,6 +89,18 @@ def test_a_size_that_cannot_be_trained_here_gives_way_to_the_largest_that_can(mu
         size_chosen(0)
 
 
+def test_a_small_size_that_fails_is_no_reason_to_give_up_a_larger_one(conversations: Folder) -> None:
+    fits = fixed_speed()._measure
+
+    def measure(size: Size, *rest: object) -> Measured | None:
+        if size == SIZES[0]:
+            raise PipelineError("no file can be written")
+        return fits(size, *rest)
+
+    with pytest.raises(PipelineError, match="no file can be written"):
+        choose(conversations, Wishes(600.0), Speed(measure=measure))
+
+
 def test_sizes_are_measured_until_the_one_that_is_chosen_has_been(much: Folder) -> None:
     """Small models leave most of a GPU idle, so that their speed says little of larger ones."""
     speed = Speed(measure=lambda *_: Measured(2e5, gpus=1))  # however large the model is
