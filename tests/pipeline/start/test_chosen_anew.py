@@ -18,20 +18,20 @@ from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES
 from pipeline.start.too_little_text import learnt_bytes
 from pipeline.steps.recipe_versions import store_of
-from pipeline.steps.stages import of_data
 from pipeline.store.engines.local import LocalEngine
 from tests.folders import ENGLISH
 from tests.pipeline.start.test_start import fixed_speed, folder_of, judged
+from tests.pipeline.steps import make
 
 
 def copies(times: int) -> Callable[[Path], None]:
     """A folder in which each text stands so many times."""
 
-    def make(folder: Path) -> None:
+    def written(folder: Path) -> None:
         rows = [json.dumps({"text": text}) for _ in range(times) for text in ENGLISH]
         (folder / "all.jsonl").write_text("\n".join(rows))
 
-    return make
+    return written
 
 
 def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Recipe], Horizon]:
@@ -46,9 +46,7 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
     def execute(command: list[str], stops: Callable[[], bool], _: object) -> bool:
         assert not speed.look(SIZES[-1])  # the machine has other work
         run.append(recipe := load_recipe(path))
-        store, engine = store_of(recipe), LocalEngine(workers=1)
-        for stage in of_data(recipe).values():
-            stage.make(store, engine)
+        make.data(store_of(recipe), LocalEngine(workers=1), recipe)
         return stops()
 
     monkeypatch.setattr(jobs, "execute", execute)
