@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+TOP = {
+    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "workspace.yaml"),
+    *("dagster_home", "docs", "examples", "performance", "pipeline", "tests", "trainer"),
+}
 # From the top floor down. A room imports from lower floors only, never from a neighbour on its own floor.
 FLOORS = {
     "pipeline": (
@@ -104,6 +108,13 @@ def is_below(module: str, package: str) -> bool:
 def room(module: str, package: str) -> str:
     """The folder of the package, or the file beside the folders, that a module belongs to."""
     return module.removeprefix(package).removeprefix(".").partition(".")[0]
+
+
+def test_nothing_new_stands_at_the_top_of_the_tree() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    # without git, as in an archive of the sources, what lies there
+    names = {name.partition("/")[0] for name in tracked.splitlines()} or {path.name for path in ROOT.iterdir()}
+    assert {name for name in names if not name.startswith(".")} - {"__pycache__", "build"} == TOP
 
 
 @pytest.mark.parametrize("package", FLOORS)
