@@ -32,7 +32,7 @@ ui: setup
 test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/pytest -m "not slow" -n 2 --dist loadgroup
 
 test-all: .venv/.peers

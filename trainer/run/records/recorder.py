@@ -25,6 +25,7 @@ from trainer.system.history import RunHistory, bits_shown
 from trainer.system.run_directory import RunDirectory
 
 LOG_INTERVAL_SECONDS = 10.0
+PICTURE_INTERVAL_SECONDS = 20.0
 LONGEST_FOLDER = 100  # characters
 LOSS = {"pretrain": "loss", "sft": "answer loss", "dpo": "preference loss"}
 # The keys of a record that Dagster is sent, beside the metrics of preferences.
@@ -73,7 +74,7 @@ class Recorder(NullRecorder):
         settings = yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
         write_atomically(directory.config, settings)
         self._started, self._started_tokens = time.monotonic(), session.tokens
-        self._last_line = self._started
+        self._last_line = self._last_picture = self._started
         self._bar = terminal.doing("training").__enter__()
         self._validation: list[str] = []
         self._peak_flops = peak_flops(session.world.device, session.plan.precision) * session.world.size
@@ -162,12 +163,16 @@ class Recorder(NullRecorder):
             self._tracing.step()
 
     def evaluation(self, evaluation: dict[str, Any] | None) -> None:
-        """Records an evaluation, if there is held-out text, and plots the losses so far."""
+        """Records an evaluation, if there is held-out text, and plots the losses so far: at the end of the
+        run, and before it at most once in PICTURE_INTERVAL_SECONDS, since no step is taken meanwhile.
+        """
         if evaluation is not None:
             self._write_evaluation(evaluation)
         self.metrics.flush()
-        # Read back from disk: a long run does not hold it in memory.
-        draw_losses(RunHistory(self._directory.path))
+        if self._session.is_complete or time.monotonic() - self._last_picture >= PICTURE_INTERVAL_SECONDS:
+            # Read back from disk: a long run does not hold it in memory.
+            draw_losses(RunHistory(self._directory.path))
+            self._last_picture = time.monotonic()
 
     def _write_evaluation(self, evaluation: dict[str, Any]) -> None:
         session = self._session
