@@ -3,6 +3,8 @@ all kinds, or the tokenizer is refused when it is frozen.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,18 +58,18 @@ def word_piece() -> Tokenizer:
 
 
 def trained(tokenizer: Tokenizer, trainer: trainers.Trainer) -> Tokenizer:
-    tokenizer.train_from_iterator([*TEXTS, "Hello, how are you? I am fine."], trainer)
+    tokenizer.train_from_iterator([*TEXTS[:4], "Hello, how are you? I am fine."], trainer)
     return tokenizer
 
 
-KINDS = {
-    **{f"Metaspace {scheme}": metaspace(scheme) for scheme in ("always", "first", "never")},
-    "Metaspace first, in words": metaspace("first", split=True),
-    "Metaspace first, in a sequence": metaspace("first", inside=True),
-    "Llama 2": llama_2(),
-    "byte level": byte_level(False),
-    "byte level with a prefix": byte_level(True),
-    "WordPiece": word_piece(),
+KINDS: dict[str, Callable[[], Tokenizer]] = {
+    **{f"Metaspace {scheme}": partial(metaspace, scheme) for scheme in ("always", "first", "never")},
+    "Metaspace first, in words": partial(metaspace, "first", split=True),
+    "Metaspace first, in a sequence": partial(metaspace, "first", inside=True),
+    "Llama 2": llama_2,
+    "byte level": partial(byte_level, False),
+    "byte level with a prefix": partial(byte_level, True),
+    "WordPiece": word_piece,
 }
 
 
@@ -83,7 +85,7 @@ def frozen(directory: Path, tokenizer: Tokenizer, **config: object) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shards_hold_the_tokens_of_the_template(tmp_path: Path, kind: str) -> None:
-    directory = frozen(tmp_path / "tokenizer", KINDS[kind], tokenizer_class="LlamaTokenizer", legacy=True)
+    directory = frozen(tmp_path / "tokenizer", KINDS[kind](), tokenizer_class="LlamaTokenizer", legacy=True)
     talks = [
         [("system", "Be brief."), ("user", "Hello, how are you?"), ("assistant", "I am fine.")],
         [("user", " Hello"), ("assistant", "\nHello"), ("user", ""), ("assistant", "  two ")],
