@@ -11,7 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOP = {
-    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "pyproject.toml", "workspace.yaml"),
+    *(
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "pyproject.toml",
+        "workspace.yaml",
+    ),
     *("dagster_home", "docs", "examples", "performance", "pipeline", "tests", "trainer"),
 }
 # From the top floor down. A room imports from lower floors only, never from a neighbour on its own floor.
@@ -111,9 +119,13 @@ def room(module: str, package: str) -> str:
 
 
 def test_nothing_new_stands_at_the_top_of_the_tree() -> None:
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout
     # without git, as in an archive of the sources, what lies there
-    names = {name.partition("/")[0] for name in tracked.splitlines()} or {path.name for path in ROOT.iterdir()}
+    names = {name.partition("/")[0] for name in tracked.splitlines()} or {
+        path.name for path in ROOT.iterdir()
+    }
     assert {name for name in names if not name.startswith(".")} - {"__pycache__", "build"} == TOP
 
 

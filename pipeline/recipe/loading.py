@@ -18,11 +18,10 @@ from pipeline.recipe.reference import paths_of
 from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.store.params import anchored
-from trainer.config import yaml_file
+from trainer.system import yaml_file
 from trainer.system.paths import at_home
 
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
-TOO_DEEP = "its values are nested too deeply, or an anchor (`&name`) holds itself (`*name`)"
 
 
 def recipe_path(named: str | None = None) -> Path:
@@ -34,7 +33,7 @@ def recipe_path(named: str | None = None) -> Path:
 
 def stored_at(path: Path | None = None) -> str | None:
     """The `store` of the recipe at `path`, or of the one in use. None if it has none, or cannot be read."""
-    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError):
+    with suppress(OSError, ValueError, yaml.YAMLError, AttributeError):
         found = yaml_file.parse((path or recipe_path()).read_text(encoding="utf-8")).get("store")
         return found if isinstance(found, str) else None
     return None
@@ -53,7 +52,7 @@ def load_recipe(path: Path, overrides: dict[str, Any] | None = None, variant: st
     except (SourceError, ValueError) as error:
         raise RecipeError(f"{path}: {error}") from None
     except RecursionError as error:
-        raise RecipeError(f"{path}: {TOO_DEEP}") from error
+        raise RecipeError(f"{path}: {yaml_file.TOO_DEEP}") from error
     if recipe.training.lora and not recipe.training.pretrained:
         raise RecipeError(
             f"{path}: training.lora needs pretrained weights: set training.pretrained, or leave lora out"
@@ -82,8 +81,6 @@ def _settings(path: Path) -> dict[str, Any]:
         raise RecipeError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
-    except RecursionError as error:
-        raise RecipeError(f"{path}: not valid YAML: {TOO_DEEP}") from error
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError):

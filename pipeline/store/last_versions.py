@@ -21,6 +21,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER, Key
 from pipeline.store.variant_seeds import BASE, all_variants
+from trainer.system import yaml_file
 from trainer.system.durable import read_json, write_atomically
 
 DESCRIPTION = "recipe.json"
@@ -202,7 +203,7 @@ def _is_gone(recipe: RecipeName) -> bool:
     try:
         if not file.exists() or not recipe.variant:
             return not file.exists()
-        settings = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        settings = yaml_file.parse(file.read_text(encoding="utf-8"))
         variants = all_variants(settings.get("variants") or {}, settings.get("seeds", 1))
         sections = settings.get("post_training") or {}
         variant, section = variant_names.split(recipe.variant, sections)

@@ -9,12 +9,13 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from trainer.config import unused, yaml_file
+from trainer.config import unused
 from trainer.config.base import AbsolutePath, Config, absolute_path
 from trainer.config.bookkeeping import SamplesConfig
 from trainer.config.data import DataConfig
 from trainer.config.problems import requirement
 from trainer.config.training import TrainingConfig
+from trainer.system import yaml_file
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError, reason
 from trainer.system.paths import at_home

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from trainer.system import yaml_file
 from trainer.system.durable import read_json, read_json_lines
 from trainer.system.errors import TrainerError, reason
 from trainer.system.paths import at_home
@@ -72,9 +73,7 @@ class RunHistory:
         """Raises TrainerError when the file is not the configuration of a run."""
         try:
             text = self.directory.config.read_text(encoding="utf-8")
-            config: dict[str, Any] = with_present_places(
-                yaml.load(text, Loader=yaml.CSafeLoader), self.directory.config
-            )
+            config: dict[str, Any] = with_present_places(yaml_file.parse(text), self.directory.config)
             _ = config["training"]["max_tokens"]
         except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
             raise TrainerError(

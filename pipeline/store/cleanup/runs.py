@@ -21,6 +21,7 @@ from pipeline.store.keys import RUNS
 from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.versions import Versions
 from trainer.config import load_run_config
+from trainer.system import yaml_file
 from trainer.system.history import MERGED, NAME_LENGTH, RunHistory
 from trainer.system.run_directory import RunDirectory, with_present_places
 
@@ -142,7 +143,7 @@ def intact(path: Path) -> Iterator[dict[str, Any]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        yield json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=yaml.CSafeLoader)
+        yield json.loads(text) if path.suffix == ".json" else yaml_file.parse(text)
     except (ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         raise PipelineError(
             f"{path} is damaged ({first_line(error)}), so it cannot be told which versions it names, and "

@@ -12,12 +12,12 @@ import torch
 import yaml
 from pydantic import ValidationError
 
-from trainer.config import TrainingConfig, format_validation_error, from_record, override, yaml_file
+from trainer.config import TrainingConfig, format_validation_error, from_record, override
 from trainer.model.precision import resolve_precision
 from trainer.run.fit.hardware import free_memory, known_gpu, peak_flops
 from trainer.run.fit.memory import Footprint, is_out_of_memory
 from trainer.run.fit.micro_batch import fitting
-from trainer.system import terminal
+from trainer.system import terminal, yaml_file
 from trainer.system.errors import TrainerError, reason
 from trainer.system.gpus import GPUS
 from trainer.system.paths import at_home
