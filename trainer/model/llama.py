@@ -157,7 +157,10 @@ class Decoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(padded_vocab_size(vocab_size), config.d_model)
+        rows = padded_vocab_size(vocab_size)
+        # On the meta device PyTorch computes in Python, for which it imports its compiler. So neither numbers
+        # that nobody reads are drawn there, nor tables that `materialise` computes.
+        self.embed_tokens = nn.Embedding(rows, config.d_model, _weight=torch.empty(rows, config.d_model))
         self.embed_dropout = Dropout(dropout)
         block: Callable[..., Block] = Block
         if activation_checkpointing != "none":
@@ -168,7 +171,10 @@ class Decoder(nn.Module):
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.backend = backend
         self.most_documents: int | None = None  # of a window, where the data tells
-        cos, sin = rotary_tables(config, max_length)
+        if self.embed_tokens.weight.is_meta:
+            cos, sin = torch.empty(2, max_length, config.head_dim)
+        else:
+            cos, sin = rotary_tables(config, max_length)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
@@ -246,7 +252,8 @@ class Llama(nn.Module):
 
     def materialise(self, device: torch.device) -> None:
         """Allocates a model built on the meta device; its weights must then be initialised or loaded."""
-        self.to_empty(device=device)
+        # As `to_empty`, whose `empty_like` computes in Python on the meta device.
+        self._apply(lambda tensor: tensor.new_empty(tensor.shape, device=device))
         self._tie()
         cos, sin = rotary_tables(self.config, self.max_length)
         self.model.cos, self.model.sin = cos.to(device), sin.to(device)

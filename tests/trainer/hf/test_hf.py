@@ -1,6 +1,8 @@
 """What is exported is what was trained: transformers opens it and computes the same."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,22 @@ def export(corpus_dir: Path, tmp_path: Path) -> Export:
         return tmp_path / "hf"
 
     return to_disk
+
+
+# Importing it takes longer than a short answer.
+OPENS_WITHOUT_COMPILER = """
+import sys, torch
+from pathlib import Path
+from trainer.hf import load_model
+model = load_model(Path(sys.argv[1]), torch.device("cpu"))
+with torch.no_grad():
+    model.logits(model(torch.zeros(1, 4, dtype=torch.int64)))
+assert not {"torch._dynamo", "sympy"} & sys.modules.keys()
+"""
+
+
+def test_a_model_is_opened_without_pytorchs_compiler(export: Export) -> None:
+    subprocess.run([sys.executable, "-c", OPENS_WITHOUT_COMPILER, str(export(make()))], check=True)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
