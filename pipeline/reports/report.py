@@ -92,10 +92,11 @@ def scored(store: Store, checkpoint: Checkpoint) -> dict[str, Any]:
     run, evaluation = RunHistory(checkpoint.run), evaluate.read(store.current(keys.EVALUATION))
     benchmarks, compressors = evaluation.get("benchmarks") or {}, evaluation["compressors"]
     rows = benchmark.table(benchmarks)
+    curve = run.directory.loss_curve  # which a run has after 20 seconds, or at its end
     return {
         "finished": store.current(keys.PRETRAINED_MODEL).manifest["finished"],
         "evaluation": evaluation,
-        "loss": as_text(run.directory.loss_curve.read_bytes()),
+        "loss": as_text(curve.read_bytes()) if curve.exists() else "",
         "plots": as_text(training_plots.draw(run)),
         "xz": "".join(f", xz -9 {bits:.3f}" for name, bits in compressors.items() if name == "xz -9"),
         "held_out": bits_per_byte(evaluation, "{}"),

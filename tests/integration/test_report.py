@@ -99,3 +99,16 @@ def test_a_model_from_before_a_change_is_reported_by_its_name(
     assert main(["report", "--model", name, "-o", str(out)]) == 0
     assert "not made" not in capsys.readouterr().out
     assert Page(out.read_text(encoding="utf-8")).sections == page.sections
+
+
+def test_a_run_of_which_no_picture_was_drawn_yet_is_reported_without_it(
+    finished: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = finished.copied(tmp_path / "project")
+    (picture,) = project.home.glob("store/runs/*/loss.png")
+    picture.unlink()
+    project.enter(monkeypatch)
+    run, out = picture.parent.name[:8], tmp_path / "report.html"
+    assert main(["report", "--model", f"{run}-00000032", "-o", str(out)]) == 0
+    page = Page(out.read_text(encoding="utf-8"))
+    assert f"{run}-00000032" in page.sections[""] and page.source.count('src="data:image/png;base64,') == 2
