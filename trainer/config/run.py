@@ -227,4 +227,4 @@ def override(values: dict[str, Any], change: str) -> None:
             at = at[place]
         at[int(last) if isinstance(at, list) else last] = yaml_file.parse(text)
     except (AttributeError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise TrainerError(f"override {change!r} cannot be applied: {error}") from error
+        raise TrainerError(f"override {change!r} cannot be applied: {reason(error)}") from error

@@ -19,7 +19,10 @@ class _Values(SafeConstructor):
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
             kind = node.tag.rpartition(":")[2]
             raise ConstructorError(
-                None, None, f"{node.value!r:.40} is no {kind}; a text stands in quotes", node.start_mark
+                None,
+                None,
+                f"{node.value!r:.40} is not a valid {kind}: put it in quotes if it is text",
+                node.start_mark,
             ) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

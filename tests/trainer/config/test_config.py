@@ -90,6 +90,7 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("data.bot_id=100", "bot_id 100 is outside the vocabulary of 100"),
         ("data.corpora.0.validation=[v]", "set validation_bytes"),
         ("data.corpora.7.weight=1", "cannot be applied"),
+        ("model=[[", r"cannot be applied: [^\n]*expected the node content, but found '<stream end>'[^\n]*$"),
         ("seed", "not of the form"),
         ("data.corpora.0.weight=.inf", "weight: must be a finite number, not inf"),
         ("training.optimizer.lr=.nan", "lr: must be a finite number, not nan"),

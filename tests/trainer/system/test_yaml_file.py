@@ -40,7 +40,7 @@ def test_a_text_has_the_value_that_pyyaml_gives_it_or_is_refused(text: str) -> N
     [
         (
             "a: 1\nday: 2026-02-30\n",
-            r"'2026-02-30' is no timestamp; a text stands in quotes.*\n.*line 2, column 6",
+            r"'2026-02-30' is not a valid timestamp: put it in quotes if it is text.*\n.*line 2, column 6",
         ),
         ("a: 1\nb: 2\na: 3", r"the key 'a' is here a second time: remove one\n.*line 3, column 1"),
         ("a: b: c", r"mapping values are not allowed here\n.*line 1, column 5:\n +a: b: c"),
