@@ -560,19 +560,18 @@ def run_planned_before(project: Project, recipe: dict[str, Any], chosen: list[st
         return alerts.reason(context.for_run_failure())
 
 
+@pytest.mark.parametrize("chosen", [None, pytest.param(["dedup"], marks=pytest.mark.slow)], ids=str)
 def test_a_run_without_an_asset_that_the_recipe_got_meanwhile_says_how_the_ui_learns_of_it(
-    tmp_path: Path,
+    chosen: list[str] | None, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path)
     assert project.run(job="corpus")[0] == 0
     before = project.recipe
     more = {**before["corpora"][0], "name": "more"}
-    for chosen in (None, ["dedup"]):
-        project.recipe = before
-        said = run_planned_before(project, {**before, "corpora": [*before["corpora"], more]}, chosen)
-        assert said.startswith("dedup: corpora/more/raw has not been made")
-        assert "assets that the UI has not read yet (corpora/more/quality, corpora/more/raw, " in said
-        assert said.endswith(RELOAD)
+    said = run_planned_before(project, {**before, "corpora": [*before["corpora"], more]}, chosen)
+    assert said.startswith("dedup: corpora/more/raw has not been made")
+    assert "assets that the UI has not read yet (corpora/more/quality, corpora/more/raw, " in said
+    assert said.endswith(RELOAD)
 
 
 def test_a_run_of_assets_that_the_recipe_lost_meanwhile_says_how_the_ui_learns_of_it(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_a_number_that_is_not_finite_is_found_before_training_starts(
     assert not any(path.is_file() and path.stat().st_size for path in Path(settings["run_dir"]).rglob("*"))
 
 
+@pytest.mark.slow
 def test_weights_that_one_process_cannot_load_end_every_process_with_its_sentence(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:

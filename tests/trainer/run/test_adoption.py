@@ -130,9 +130,9 @@ def place(settings: dict[str, Any], tmp_path: Path) -> Place:
     return Place(settings, tmp_path)
 
 
-# Some moments, and as slow tests the others; the run has no checkpoint yet, or one of its own. The first of
-# these is amid what is read of the other run.
-QUICK = (False, 19, 31)
+# One moment amid what is read of the other run, and as slow tests the others; the run has no checkpoint yet,
+# or one of its own.
+QUICK = (False, 19, 999)
 SLOW = [pytest.param(own, 1, every, marks=pytest.mark.slow) for every in (1, 6) for own in (False, True)]
 
 
@@ -149,10 +149,8 @@ def test_killed_at_any_moment(place: Place, own: bool, first: int, every: int) -
         assert not list(checkpoints.glob(".*"))
 
 
-# Each disturbance takes two seconds: the first of these moments is for the fast suite.
-@pytest.mark.parametrize(
-    "own, first, every", [(False, 19, 999), pytest.param(*QUICK, marks=pytest.mark.slow), *SLOW[2:]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("own, first, every", [QUICK, *SLOW[2:]])
 def test_the_other_run_changes_at_any_moment(place: Place, own: bool, first: int, every: int) -> None:
     for moment in range(first, place.operations(own) + 2, every):
         for disturb in (drop_optimizer, retire, collect, delete):

@@ -177,7 +177,7 @@ def test_control_tokens_that_an_adapter_would_not_learn_are_refused(
         pytest.param(
             {"attention_sinks": True}, {"averaging": {"half_life_tokens": 2048}}, marks=pytest.mark.slow
         ),
-        ({}, {"precision": "fp16", "dropout": 0.1, "learn": "last"}),
+        pytest.param({}, {"precision": "fp16", "dropout": 0.1, "learn": "last"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

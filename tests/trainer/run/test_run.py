@@ -39,7 +39,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") ->
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("packing", ["windows", "documents"])
+@pytest.mark.parametrize("packing", ["windows", pytest.param("documents", marks=pytest.mark.slow)])
 def test_a_run_killed_or_stopped_anywhere_ends_in_the_same_bytes(
     settings: dict[str, Any], tmp_path: Path, packing: str
 ) -> None:

@@ -96,7 +96,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(kind: str, request: pytest.F
     assert np.array(found[0]) == pytest.approx(np.array(found[1]), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["sft", "dpo"])
+@pytest.mark.parametrize("kind", ["sft", pytest.param("dpo", marks=pytest.mark.slow)])
 def test_a_run_killed_while_it_tunes_ends_in_the_same_bytes(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

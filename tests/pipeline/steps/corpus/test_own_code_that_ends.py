@@ -145,11 +145,21 @@ def make(store: Store, engine: LocalEngine) -> list[Version]:
 @pytest.mark.parametrize(
     ("place", "kind", "says"),
     [
-        ("source", "exit", "corpora/notes/raw: the process that ran own_ends:Notes ended with status 3"),
+        pytest.param(
+            "source",
+            "exit",
+            "corpora/notes/raw: the process that ran own_ends:Notes ended with status 3",
+            marks=pytest.mark.slow,
+        ),
         ("source", "memory", "corpora/notes/raw: the process that ran own_ends:Notes was killed, .*memory"),
         ("transform", "crash", "corpora/notes/transformed: .* own_ends:louder was ended by SIGSEGV"),
         ("transform", "exit0", "corpora/notes/transformed: .* own_ends:louder ended with status 0"),
-        ("filter", "recursion", "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGSEGV"),
+        pytest.param(
+            "filter",
+            "recursion",
+            "corpora/notes/filters/fine: .* own_ends:fine was ended by SIGSEGV",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "filter",
             "term",

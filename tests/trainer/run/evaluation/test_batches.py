@@ -63,7 +63,11 @@ def test_the_likeliest_texts_are_those_of_one_at_a_time_and_of_transformers(
 
 @pytest.mark.parametrize(
     "shape",
-    [{}, pytest.param({"qk_norm": False}, marks=pytest.mark.slow), {"attention_sinks": True}],
+    [
+        {},
+        pytest.param({"qk_norm": False}, marks=pytest.mark.slow),
+        pytest.param({"attention_sinks": True}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_a_drawn_text_does_not_depend_on_how_many_are_written_with_it(

@@ -126,6 +126,7 @@ def test_all_processes_take_what_fits_into_each(settings: dict[str, Any], tmp_pa
     assert chosen(tmp_path / "run") == 1
 
 
+@pytest.mark.slow
 def test_more_processes_than_it_divides_among_decide_it_anew(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
