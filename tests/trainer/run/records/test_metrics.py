@@ -2,14 +2,16 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 import torch
 
 from pipeline.steps.model import training_plots
+from tests.trainer.trained import trained
 from trainer.run.fit import hardware
-from trainer.run.records import metrics
+from trainer.run.records import metrics, recorder
 from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import read_json_lines
 from trainer.system.history import RunHistory
@@ -54,6 +56,23 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
     draw_losses(RunHistory(tmp_path))
     drawn = training_plots.draw(RunHistory(tmp_path))
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("seconds, drawn", [(20.0, [12]), (0.0, [6, 12])])
+def test_losses_are_drawn_at_the_end_and_before_it_only_when_some_time_has_passed(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, seconds: float, drawn: list[int]
+) -> None:
+    steps: list[int] = []
+
+    def draw(history: RunHistory) -> None:
+        draw_losses(history)
+        steps.append(history.steps[-1]["step"])
+
+    monkeypatch.setattr(recorder, "draw_losses", draw)
+    monkeypatch.setattr(recorder, "PICTURE_INTERVAL_SECONDS", seconds)
+    run_dir = trained(settings, evaluation={"every_tokens": 6 * 256, "micro_batch_size": 4}).run_dir
+    assert steps == drawn
+    assert (run_dir / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
 TERAFLOPS = {
