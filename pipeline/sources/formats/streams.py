@@ -4,6 +4,7 @@ bytes that are verified were yielded.
 
 import codecs
 import io
+import math
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import cast
@@ -45,14 +46,20 @@ def reads_text(codec: codecs.CodecInfo) -> bool:
         return False
 
 
-def ahead(content: Iterator[bytes], count: int) -> tuple[list[bytes], Iterator[bytes]]:
-    """The first `count` blocks, or as many as there are, and the whole content. Damage in these blocks is
-    raised after those before it.
+def ahead(
+    content: Iterator[bytes], count: int, enough: float = math.inf
+) -> tuple[list[bytes], Iterator[bytes]]:
+    """The first `count` blocks, or fewer if these have `enough` bytes or there are no more, and the whole
+    content. What packs well comes in blocks of megabytes. Damage in these blocks is raised after those before
+    it.
     """
     found: list[bytes] = []
     try:
         for block in islice(content, count):
             found.append(block)
+            enough -= len(block)
+            if enough <= 0:
+                break
     except BrokenCompressionError as error:
         return found, chain(found, _raised(error))
     return found, chain(found, content)
