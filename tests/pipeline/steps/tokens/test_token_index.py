@@ -103,6 +103,7 @@ MAKING = """
 import sys
 from pathlib import Path
 from pipeline.steps.tokens.token_index import of_shards
+from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 
