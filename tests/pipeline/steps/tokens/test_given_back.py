@@ -69,7 +69,7 @@ def test_what_a_tokenizer_loses_is_named(kind: str) -> None:
     "kind", ["Metaspace always", "Metaspace first", "byte level", "byte level with a prefix"]
 )
 def test_an_exact_round_trip_is_silent_also_with_a_space_before_the_text(kind: str) -> None:
-    found, made = GivenBack(), KINDS[kind]
+    found, made = GivenBack(), KINDS[kind]()
     texts = [TEXT, " begins with a space", "Plain.\n\nTwo  paragraphs 🙂"]
     found.add(texts, (made.decode(made.encode(text).ids, skip_special_tokens=False) for text in texts))
     assert (found.lost, found.checked) == (0, sum(len(text.encode()) for text in texts))
