@@ -17,7 +17,7 @@ from pipeline.sources.source import Reason
 # The first line of files for Excel, which says what separates the fields. An empty field may follow.
 SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
-SAMPLE_BLOCKS, SAMPLE_BYTES = 16, 1 << 20  # at most, by which is decided what quotes mean
+SAMPLE_BLOCKS = 16  # by which is decided what quotes mean
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
@@ -25,7 +25,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     where a quote never closes, the line where the row begins. Raises what `content` raises.
     """
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
-    first, content = ahead(content, SAMPLE_BLOCKS, SAMPLE_BYTES)
+    first, content = ahead(content, SAMPLE_BLOCKS)
     escapes, quote = dialect(_whole_lines(first), separator)
     counted = Counted(content)
     lines = _Lines(counted, escapes)
@@ -55,8 +55,8 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
 
 def _whole_lines(first: Sequence[bytes]) -> Sequence[str]:
     text = b"".join(first)
-    if len(first) == SAMPLE_BLOCKS or len(text) >= SAMPLE_BYTES:
-        text = text[: text.rfind(b"\n", 0, SAMPLE_BYTES) + 1]
+    if len(first) == SAMPLE_BLOCKS:
+        text = text[: text.rfind(b"\n") + 1]
     return [*io.StringIO(text.decode("utf-8-sig", "surrogateescape"), newline="")]
 
 

@@ -4,7 +4,6 @@ bytes that are verified were yielded.
 
 import codecs
 import io
-import math
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import cast
@@ -46,20 +45,14 @@ def reads_text(codec: codecs.CodecInfo) -> bool:
         return False
 
 
-def ahead(
-    content: Iterator[bytes], count: int, enough: float = math.inf
-) -> tuple[list[bytes], Iterator[bytes]]:
-    """The first `count` blocks, or fewer if these have `enough` bytes or there are no more, and the whole
-    content. What packs well comes in blocks of megabytes. Damage in these blocks is raised after those before
-    it.
+def ahead(content: Iterator[bytes], count: int) -> tuple[list[bytes], Iterator[bytes]]:
+    """The first `count` blocks, or as many as there are, and the whole content. Damage in these blocks is
+    raised after those before it.
     """
     found: list[bytes] = []
     try:
         for block in islice(content, count):
             found.append(block)
-            enough -= len(block)
-            if enough <= 0:
-                break
     except BrokenCompressionError as error:
         return found, chain(found, _raised(error))
     return found, chain(found, content)
@@ -129,9 +122,9 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
     try:
         for piece in pieces:
             found += piece
-            if len(found) >= BLOCK_BYTES:
-                yield bytes(found)
-                found.clear()
+            while len(found) >= BLOCK_BYTES:  # a piece of what packs well has megabytes
+                yield bytes(found[:BLOCK_BYTES])
+                del found[:BLOCK_BYTES]
     except BrokenCompressionError:
         yield bytes(found)
         raise
