@@ -1,5 +1,5 @@
 """`python -m pipeline.dagster_command job execute -j pretrain`: Dagster's command. Ctrl-C ends it without a
-stack trace also while Dagster is imported, and a DAGSTER_HOME that it cannot use is one sentence.
+stack trace also while Dagster is imported, and a place that it cannot use is one sentence.
 """
 
 import os
@@ -18,6 +18,9 @@ if __name__ == "__main__":
         if not os.access(home, os.W_OK | os.X_OK):
             what = "may not be written to: change who may write there, or name another folder"
             raise TrainerError(f"DAGSTER_HOME {home}: {what}")
+        if "%" in sys.prefix:  # which stands for a variable in the settings of Dagster's databases
+            what = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
+            raise TrainerError(f"{sys.prefix}: {what}")
     except TrainerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)

@@ -43,6 +43,8 @@ MERGED = "merged"
 # Settings of a recipe that change no result.
 NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
+# Dagster writes the path of a database into a URL as it is, in which this means something else.
+IN_A_URL = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 
 
@@ -193,10 +195,11 @@ def dagster_home() -> Path:
     refuse, since what is looked for there would seem not to have been made.
     """
     named = os.environ.get("DAGSTER_HOME")
-    if not named:
-        return Path(__file__).parents[2] / "dagster_home"
-    home = at_home(named)  # as Dagster reads it
-    if home.is_absolute() and home.is_dir():
+    home = at_home(named) if named else Path(__file__).parents[2] / "dagster_home"  # as Dagster reads it
+    if odd := IN_A_URL.search(str(home)):
+        why = f"no folder with {odd[0]!r} in its path can hold Dagster's databases: name another"
+        raise TrainerError(f"DAGSTER_HOME {home}: {why}")
+    if not named or (home.is_absolute() and home.is_dir()):
         return home
     why = "there is no such folder: make it" if home.is_absolute() else "is no full path: write it from /"
     raise TrainerError(f"DAGSTER_HOME {named}: {why}, or unset DAGSTER_HOME for the one of this checkout")

@@ -1,6 +1,7 @@
 """The program `groundwork`, as it is typed."""
 
 import os
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_a_terminal_without_the_letters_of_a_name_is_no_reason_to_fail(tmp_path:
         ("/nowhere/at/all", "there is no such folder: make it"),
         (__file__, "there is no such folder: make it"),
         ("/proc/self", "may not be written to: change who may write there"),
+        ("/data/why?", "no folder with '?' in its path can hold Dagster's databases: name another"),
+        ("/data/a%20b", "no folder with '%20' in its path can hold Dagster's databases: name another"),
     ],
 )
 def test_a_home_that_dagster_cannot_use_is_one_sentence(home: str, why: str) -> None:
@@ -55,6 +58,17 @@ def test_a_home_that_dagster_cannot_use_is_one_sentence(home: str, why: str) -> 
     done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("error: DAGSTER_HOME ") and why in done.stderr
+
+
+def test_an_installation_that_dagster_cannot_use_is_one_sentence(tmp_path: Path) -> None:
+    venv = tmp_path / "100% text"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    packages = os.pathsep.join([str(ROOT), *site.getsitepackages()])
+    given = {**os.environ, "DAGSTER_HOME": str(tmp_path), "PYTHONPATH": packages}
+    command = [venv / "bin" / "python", "-m", "pipeline.dagster_command", "--version"]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120)
+    why = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
+    assert (done.returncode, done.stderr) == (2, f"error: {venv}: {why}\n")
 
 
 JOB = """import sys, time
