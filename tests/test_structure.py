@@ -77,8 +77,8 @@ FORBIDDEN = {
     "pipeline/steps": ("dagster", "torch"),
     "pipeline/reports": ("torch",),
 }
-# A kernel is given batches and parameters; it neither finds nor keeps anything.
-STORE_FOR_STAGES = ("pipeline.store.params", "pipeline.store.errors", "pipeline.store.fingerprint")
+# A kernel is given batches and parameters; it neither finds nor keeps anything but its own machine code.
+STORE_FOR_STAGES = tuple(f"pipeline.store.{name}" for name in ("params", "errors", "fingerprint", "kernels"))
 
 OURS = ("pipeline", "trainer", "tests")
 MOST_LINES = 400  # of a file

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.kernels import find_place
+
 
 class Compiled:
     """A function that numba compiles when Python, or a function under compilation, first calls it."""
@@ -28,6 +30,7 @@ class Compiled:
         import numba
         from numba.core.types.misc import unliteral
 
+        find_place()
         _announce_compiling()
         compiler = _part_of_kernels() if self._options.get("no_cpython_wrapper") else None
         jit = numba.njit(no_cfunc_wrapper=True, pipeline_class=compiler, **self._options)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from trainer.system.kernels import find_place
+
+find_place()
 BLOCK = 64  # about the root of the usual number of stacks
 
 
