@@ -40,6 +40,7 @@ class _Left:
     learnt: int | None = None
     held_out: int | None = None
     emptied: list[str] = field(default_factory=list)
+    unread: bool = False
 
     @property
     def rest(self) -> int:
@@ -48,7 +49,7 @@ class _Left:
     @property
     def is_too_little(self) -> bool:
         few = self.rest < max(2, (1 - MOST_LOST) * self.found)
-        return few or bool(self.emptied) or 0 in (self.learnt, self.held_out)
+        return not self.unread and (few or bool(self.emptied) or 0 in (self.learnt, self.held_out))
 
 
 def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
@@ -117,6 +118,7 @@ def _count_left(recipe: Recipe) -> _Left:
 
     for name in recipe.corpus_names:
         raw, quality = counts(keys.raw(name)), counts(keys.quality(name))
+        left.unread |= not raw
         left.found += raw.get("documents", 0) + raw.get("set_aside", 0)
         left.lost[UNREAD].update(breakdown(raw, "set_aside"))
         left.lost[REJECTED].update(breakdown(quality, "rejected"))

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from trainer.system.errors import install
+from trainer.system.paths import at_home
 
 # By default glibc returns large blocks to the kernel, and page faults follow when they are allocated again.
 # Keeping them gave 40% more tokens per second on a CPU. Huge pages, which most kernels give only to memory
@@ -126,7 +127,7 @@ def trackers_without_place(sinks: Iterable[str]) -> Iterator[str]:
         yield f"training.sinks: mlflow: {MLFLOW_PLACE}"
     offline = os.environ.get("WANDB_MODE", "").lower() in ("offline", "disabled", "dryrun")
     keys = [os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "NETRC")]
-    files = [Path.home() / name for name in (".netrc", "_netrc", ".config/wandb/settings")]
+    files = [at_home("~") / name for name in (".netrc", "_netrc", ".config/wandb/settings")]
     if "wandb" in sinks and not offline and not any(keys) and not any(path.exists() for path in files):
         yield (
             "training.sinks: wandb finds no key: run `wandb login`, or set the environment variable "

@@ -177,16 +177,16 @@ def _is_of_the_command(error: BaseException, trace: TracebackType | None) -> boo
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """False for the steps after a failed one, for a run that failed outside its steps, which
-    `explain_on_exit` explains, and for the trainer's first contact: lines about them bury what matters.
+    """False for the steps after a failed one, for a mistake outside of the steps, which `explain_on_exit`
+    explains, and for the trainer's first contact: lines about them bury what matters.
     """
     facts = getattr(record, "dagster_meta", {})
     event = facts.get("dagster_event")
     if event is not None and _was_stopped(event):
         return True
-    if event is not None and (
-        event.is_resource_init_failure or (event.is_run_failure and event.job_failure_data.error)
-    ):
+    if event is not None and event.is_resource_init_failure:
+        return _is_unexplained(event)
+    if event is not None and event.is_run_failure and event.job_failure_data.error:
         return False
     return not (facts.get("orig_message") or "").startswith(_NO_NEWS)
 
@@ -202,6 +202,14 @@ def _is_first_of_a_stop(record: logging.LogRecord) -> bool:
     first = run not in _stopped
     _stopped.add(run)
     return first
+
+
+def _is_unexplained(event: dg.DagsterEvent) -> bool:
+    """Whether a run failed before its steps for a reason that is not raised once more for its result."""
+    error = event.engine_event_data.error
+    ours = ("pipeline.", "trainer.")  # whose errors are mistakes
+    said = error.message if error else ours[0]
+    return not said.startswith(ours) and not any(why in said for why in UNWRITTEN)
 
 
 def _is_interrupted(event: dg.DagsterEvent) -> bool:
@@ -242,4 +250,6 @@ def _message(record: logging.LogRecord, event: dg.DagsterEvent | None, original:
         if failure.error and failure.error.cls_name == "DagsterAssetCheckFailedError":
             return " ".join(["FAILED:", *failure.error.message.split()[1:]])  # the reason stands above
         return f"FAILED: {failure.error.to_string() if failure.error else original}"
+    if event is not None and event.is_resource_init_failure and (error := event.engine_event_data.error):
+        return f"FAILED: {error.to_string()}"
     return original or record.getMessage()

@@ -159,6 +159,32 @@ def test_a_failed_check_is_named_without_a_stack() -> None:
     assert said == "FAILED: 1 blocking asset check failed with ERROR severity: quality: enough_is_kept"
 
 
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (RuntimeError("Could not determine home directory."), "FAILED: RuntimeError: Could not determine"),
+        (RecipeError("say why"), ""),  # which is raised once more
+    ],
+)
+def test_a_run_that_fails_before_its_first_step_says_why_once(
+    error: Exception, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @dg.resource
+    def broken(_: dg.InitResourceContext) -> None:
+        raise error
+
+    @dg.op(required_resource_keys={"workshop"})
+    def quality() -> None: ...
+
+    @dg.job(logger_defs={"console": console}, resource_defs={"workshop": broken})
+    def pretrain() -> None:
+        quality()
+
+    pretrain.execute_in_process({"loggers": {"console": {}}}, raise_on_error=False)
+    said = capsys.readouterr().err
+    assert shown in said and said.count("FAILED") == bool(shown) and "say why" not in said
+
+
 def test_a_step_that_is_stopped_says_so_once() -> None:
     @dg.asset
     def dedup() -> None:

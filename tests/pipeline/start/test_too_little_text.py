@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -132,6 +133,12 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
     )
     assert "29 are copies of others (exact 29), which leaves" in said
     assert said.endswith("add text that does not repeat itself")
+
+
+def test_a_job_that_fails_before_it_has_read_the_text_is_not_blamed_on_the_text(tmp_path: Path) -> None:
+    job = prepared(folder_of(little, tmp_path), Wishes(180.0))
+    shutil.rmtree(tmp_path / "store")
+    assert too_little([one.corpus for one in job.chosen.corpora], load_recipe(job.path)) is None
 
 
 def test_a_job_that_fails_with_enough_text_fails_for_its_own_reason(tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ def test_torchrun_never_says_that_a_run_was_saved_whose_process_it_killed(tmp_pa
     assert said.count("\n") == 1 and "was killed; run again to resume from the newest checkpoint" in said
 
 
+def test_somebody_without_a_home_directory_has_no_key_of_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a user whom the machine does not know, in a container or a service."""
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    for name in ("HOME", "WANDB_API_KEY", "WANDB_MODE", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    assert [*launch.trackers_without_place(["tensorboard"])] == []
+    assert "wandb finds no key" in next(launch.trackers_without_place(["wandb"]))
+
+
 def test_threads_default_to_the_cores_that_may_be_used() -> None:
     assert launch.environment(3)["OMP_NUM_THREADS"] == "3"
     assert int(launch.environment()["OMP_NUM_THREADS"]) == launch.physical_cores() >= 1
