@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pipeline.sources.formats.message_tree import shown_messages
+from pipeline.sources.formats.message_tree import best_answers, shown_messages, without_thoughts
 from pipeline.sources.formats.messages import (
     Message,
     alike,
@@ -18,7 +18,7 @@ from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, i
 from pipeline.sources.source import Reason
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
-VERSION = "conversations-7"
+VERSION = "conversations-8"
 Format = Literal["text", "chat", "preferences"]
 LISTS = (("messages",), ("conversations",))
 PROMPTED = ("prompt", "completion")
@@ -45,7 +45,9 @@ _CAPITALS = ((one.title(), other.title()) for one, other in (*USUAL, *_AMBIGUOUS
 UNUSUAL = (*_AMBIGUOUS, *_CAPITALS)
 ASKED = (*USUAL, *UNUSUAL)
 # LMSYS and WildChat, and the exports of Claude and of ChatGPT.
-OTHER_LISTS, TREE = (("conversation",), ("chat_messages",)), ("mapping", "current_node")
+CLAUDE, TREE = ("chat_messages",), ("mapping", "current_node")
+OTHER_LISTS = (("conversation",), CLAUDE)
+REPLIES = ("message_tree_id", "prompt")  # OpenAssistant, where the prompt has the replies to it
 # Open WebUI, UltraChat and others, whose names may mean anything.
 UNUSUAL_LISTS = (("chat",), ("dialog",), ("dialogue",), ("turns",), ("items",), ("data",))
 CONTENTS, TRANSCRIPT = ("contents",), ("text",)  # Gemini; ChatML, or as in hh-rlhf
@@ -64,7 +66,7 @@ BOTH = (("prompt", "chosen", "rejected"), ("chosen", "rejected"))
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (),
     "chat": (
-        *(*LISTS, PROMPTED, *USUAL, *OTHER_LISTS, CONTENTS, TREE),
+        *(*LISTS, PROMPTED, *USUAL, *OTHER_LISTS, CONTENTS, TREE, REPLIES),
         *(*UNUSUAL, TRANSCRIPT, *UNUSUAL_LISTS),
     ),
     "preferences": (*BOTH, PREFERRED, *COMPARED),
@@ -122,10 +124,10 @@ class _Row:
 
     def talk(self) -> list[Message]:
         """The conversation of a row of the format `chat`."""
-        if len(self.used) == 1:
-            said = self._messages(self.used[0], None)
-        elif self.used == TREE:
+        if self.used in (CLAUDE, TREE, REPLIES):
             said = messages(self.used[0], self._shown(), None, self._unread)
+        elif len(self.used) == 1:
+            said = self._messages(self.used[0], None)
         elif self.used in ASKED:
             said = [*self._asked(), *self._messages(self.used[1], "assistant")]
         else:
@@ -189,8 +191,11 @@ class _Row:
         asked = (role, "\n\n".join(one for one in (content, *texts) if one.strip()))
         return [*turns(HISTORY, self._row.get(HISTORY)), asked, *rest]
 
-    def _shown(self) -> list[dict[str, Any]]:
-        return shown_messages(self.used[0], *(self._row[name] for name in self.used))
+    def _shown(self) -> Any:
+        values = [self._row[name] for name in self.used]
+        if self.used == CLAUDE:
+            return without_thoughts(*values)
+        return shown_messages("mapping", *values) if self.used == TREE else best_answers("prompt", values[1])
 
     def _messages(self, column: str, role: str | None) -> list[Message]:
         return messages(column, self._row[column], role, self._unread)

@@ -1,4 +1,6 @@
-"""Conversations as ChatGPT exports them: a tree of messages, of which one branch was shown last."""
+"""Conversations as trees of messages, of which one branch is read: that which ChatGPT showed last, or the one
+that people ranked first in OpenAssistant. And what an export holds that was not shown as a message.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +12,18 @@ from pipeline.sources.source import Reason
 _TYPES = {
     "code": "tool_call",
     "execution_output": "tool_result",
-    "thoughts": "thinking",
-    "reasoning_recap": "thinking",
     "image_asset_pointer": "image",
     "audio_asset_pointer": "audio",
 }
 _OF_PARTS = ("text", "multimodal_text")
+# Notes beside the conversation, and the tool that writes some of them.
+_UNSHOWN = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context", "system_error")
+_HIDDEN, _MEMORY = "is_visually_hidden_from_conversation", "bio"
 
 
 def shown_messages(column: str, tree: Any, last: Any) -> list[dict[str, Any]]:
-    """The messages from the first one to `last`, without those of the system that are empty. Raises
-    BadConversationError.
+    """The messages from the first one to `last` that ChatGPT's page shows, without those of others than the
+    user that are empty. Raises BadConversationError.
     """
     if not isinstance(tree, Mapping) or not isinstance(last, str):
         raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no tree of messages")
@@ -31,20 +34,71 @@ def shown_messages(column: str, tree: Any, last: Any) -> list[dict[str, Any]]:
         node = tree.get(last)
         if not isinstance(node, Mapping):
             raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} has no message {last!r}")
-        if isinstance(message := node.get("message"), Mapping):
+        if isinstance(message := node.get("message"), Mapping) and not _is_unshown(message):
             branch.append(_message(message))
         last = node.get("parent")
-    return [one for one in reversed(branch) if one["role"] != "system" or any(one["content"])]
+    return [one for one in reversed(branch) if one["role"] == "user" or any(one["content"])]
+
+
+def best_answers(column: str, first: Any) -> list[dict[str, Any]]:
+    """The messages from the first one, each followed by its best answer, to the last of the assistant. Raises
+    BadConversationError.
+    """
+    branch: list[dict[str, Any]] = []
+    message = first
+    while isinstance(message, Mapping):
+        branch.append({"role": message.get("role"), "content": message.get("text")})
+        replies = message.get("replies") or []
+        answers = [one for one in replies if isinstance(one, Mapping) and not one.get("deleted")]
+        message = min(answers, key=_rank, default=None)
+    while branch and branch[-1]["role"] != "assistant":
+        branch.pop()
+    if not branch:
+        raise BadConversationError(Reason.NO_ANSWER, f"column {column!r} has no answer")
+    return branch
+
+
+def without_thoughts(messages: Any) -> Any:
+    """The messages of Claude's export without what Claude thought before it answered."""
+    if not isinstance(messages, list):
+        return messages
+    return [
+        {**one, "content": [part for part in one["content"] if not _is_thought(part)]}
+        if isinstance(one, Mapping) and isinstance(one.get("content"), list)
+        else one
+        for one in messages
+    ]
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "thinking"
+
+
+def _rank(message: Mapping[str, Any]) -> float:
+    rank = message.get("rank")
+    return rank if isinstance(rank, int | float) else float("inf")
+
+
+def _is_unshown(message: Mapping[str, Any]) -> bool:
+    content, metadata = _mapping(message.get("content")), _mapping(message.get("metadata"))
+    of_memory = _MEMORY in (_mapping(message.get("author")).get("name"), message.get("recipient"))
+    return content.get("content_type") in _UNSHOWN or bool(metadata.get(_HIDDEN)) or of_memory
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    author, content = message.get("author"), message.get("content")
-    role = author.get("role") if isinstance(author, Mapping) else None
-    kind = content.get("content_type") if isinstance(content, Mapping) else None
+    content = message.get("content")
+    role = _mapping(message.get("author")).get("role")
+    kind = _mapping(content).get("content_type")
+    if role == "assistant" and message.get("recipient") not in (None, "all"):
+        kind = "code"
     if not isinstance(content, Mapping) or kind not in _OF_PARTS:
         return {"role": role, "content": [{"type": _TYPES.get(str(kind), str(kind))}]}
     parts = content.get("parts")
-    return {"role": role, "content": [*map(_part, parts)] if isinstance(parts, list) else parts}
+    return {"role": role, "content": [*map(_part, parts if isinstance(parts, list) else [parts])]}
 
 
 def _part(part: Any) -> Any:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
+from pipeline.sources.formats.conversations import conversation
 from pipeline.sources.hub.dataset import HubConfig
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store
@@ -335,6 +336,68 @@ def test_keys_of_messages_that_are_not_read_are_named_and_counted(
     assert [row["metadata"] for row in found] == ['{"unread_message_keys":["audio_id","name"]}', None]
 
 
+CONTEXT = {"content_type": "user_editable_context", "user_profile": "I bake.", "user_instructions": "Brief."}
+HIDDEN = {"is_visually_hidden_from_conversation": True}
+
+
+@pytest.mark.parametrize(
+    "unshown",
+    [
+        {"author": {"role": "user"}, "content": CONTEXT},
+        {"author": {"role": "assistant"}, "content": {"content_type": "model_editable_context"}},
+        {"author": {"role": "assistant"}, "content": {"content_type": "thoughts", "thoughts": [{}]}},
+        {"author": {"role": "assistant"}, "content": {"content_type": "reasoning_recap", "content": "5 s"}},
+        {"author": {"role": "assistant"}, "content": {"content_type": "text", "parts": [""]}},
+        {
+            "author": {"role": "system"},
+            "content": {"content_type": "text", "parts": ["S"]},
+            "metadata": HIDDEN,
+        },
+        {
+            "author": {"role": "assistant"},
+            "recipient": "bio",
+            "content": {"content_type": "text", "parts": ["x"]},
+        },
+        {
+            "author": {"role": "tool", "name": "bio"},
+            "content": {"content_type": "text", "parts": ["Updated"]},
+        },
+    ],
+)
+@pytest.mark.parametrize("place", [1, 2])
+def test_what_chatgpt_did_not_show_is_left_out_and_the_answer_is_read(
+    unshown: dict[str, Any], place: int
+) -> None:
+    """An export of somebody with custom instructions was refused as a whole."""
+    row = exported(("user", "Hi\n🙂"), ("assistant", "Hey"))
+    tree = row["mapping"]
+    tree["more"] = {"message": unshown, "parent": tree[str(place)]["parent"]}
+    tree[str(place)]["parent"] = "more"
+    assert conversation("chat", row) == SAID
+
+
+def test_what_chatgpt_said_to_a_tool_is_no_answer(tmp_path: Path) -> None:
+    row = exported(("user", "Hi"), ("assistant", "a cat in oil"))
+    row["mapping"]["2"]["message"]["recipient"] = "dalle.text2im"
+    assert read(jsonl(tmp_path / "rows.jsonl", row), format="chat") == ([], [(1, "tool_calls")])
+
+
+def test_what_claude_thought_is_left_out_and_the_answer_is_read() -> None:
+    parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Hey"}]
+    said = [{"sender": "human", "text": "Hi\n🙂"}, {"sender": "assistant", "text": "Hey", "content": parts}]
+    assert conversation("chat", {"chat_messages": said}) == SAID
+
+
+def test_of_a_tree_of_openassistant_the_best_answers_are_read() -> None:
+    def reply(role: str, text: str, *replies: Any, **more: Any) -> dict[str, Any]:
+        return {"message_id": text, "role": role, "text": text, "replies": list(replies), **more}
+
+    best = reply("assistant", "Hey", reply("prompter", "unanswered"), rank=0)
+    others = [reply("assistant", "worse", rank=1), reply("assistant", "gone", rank=-1, deleted=True)]
+    row = {"message_tree_id": "t", "prompt": reply("prompter", "Hi\n🙂", *others, best, None)}
+    assert conversation("chat", row) == SAID
+
+
 def test_parquet_and_csv_hold_them_too(tmp_path: Path) -> None:
     rows = [{"messages": [{**USER, "tool_calls": None}, ASSISTANT], "n": 1}] * 3
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
@@ -376,7 +439,9 @@ BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
         "'text' is the markup of Phi-3 and Zephyr with text that is in no message",
     ),
     (of_type("code"), "tool_calls", "message 2"),
-    (of_type("thoughts"), "reasoning", "message 2"),
+    ({"mapping": {"a": {}}, "current_node": "a"}, "no_messages", "'mapping' holds no list of messages"),
+    (of_type("thoughts"), "no_answer", "no message is of the assistant"),
+    ({"message_tree_id": "t", "prompt": {"text": "Hi", "role": "prompter"}}, "no_answer", "'prompt'"),
     (of_type("tether_quote"), "content_not_text", "message 2"),
     (of_type("image_asset_pointer"), "images", "message 2"),
     ({"messages": "[]"}, "no_messages", "holds no list"),
@@ -501,4 +566,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-12", "hub-4", "files-12 conversations-7", "hub-4 conversations-7"}
+    assert versions == {"files-12", "hub-4", "files-12 conversations-8", "hub-4 conversations-8"}
