@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import yaml
 
 from pipeline.stages.edits.lines import Lines
+from pipeline.stages.edits.message_times import MESSAGE_TIME
 from pipeline.stages.edits.params import EditRule
 from pipeline.stages.quality.c4 import MAX_WORD_LENGTH, MIN_LINE_WORDS, PHRASES
 
@@ -36,17 +37,6 @@ _GUTENBERG_TITLE_LINES = 4  # that a long title may take in a mark
 _GUTENBERG_LINES = 1_000  # around a book at most: the old small print has 300 lines, the licence has 350
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}  # YAML, TOML: how each begins and ends
 _FRONT_MATTER_LINES = 200
-# As phones write them in many languages, some with marks of the direction of writing.
-_DIRECTIONS = "\u200e|\u200f"
-_BETWEEN = f"(?:{_DIRECTIONS})?[./-] ?"
-_DATE = rf"[0-9]{{1,4}}{_BETWEEN}[0-9]{{1,2}}{_BETWEEN}[0-9]{{1,4}}"
-_CLOCK = r"[0-9]{1,2}[.:][0-9]{2}(?:[.:][0-9]{2})?"
-_SPACES = " |\u00a0|\u202f"  # before "PM"
-_THEN = r",|\.|,? klo|,? um|,? kl\.?| à|,? às|,? a las|,? at"
-_HALF = rf"[APap]\.?(?:{_SPACES})?[Mm]\.?|π\.μ\.|μ\.μ\.|ص|م|SA|CH|öö|ös"
-_HALF_BEFORE = "(?:上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|पूर्वाह्न|अपराह्न) ?"
-_WHEN = rf"{_DATE}(?:{_THEN})? (?:{_HALF_BEFORE})?{_CLOCK}(?:(?:{_SPACES})?(?:{_HALF}))?"
-_MESSAGE_TIME = rf"^(?:{_DIRECTIONS})*(?:\[(?:{_DIRECTIONS})*{_WHEN}\]|{_WHEN} -) "
 
 
 def policy(lines: Lines) -> np.ndarray:
@@ -78,7 +68,8 @@ def with_pieces_apart(lines: Lines, rules: Sequence[EditRule]) -> tuple[Lines, n
             for line in np.flatnonzero(lines.matching(PIECES[rule])):
                 start, end = (int(place) for place in lines.starts[line : line + 2])
                 pieces = pattern.finditer(lines.data[start:end].tobytes())
-                found += [(start + piece.start(), start + piece.end(), number) for piece in pieces]
+                spans = (piece.span(piece.lastindex or 0) for piece in pieces)
+                found += [(start + begin, start + end, number) for begin, end in spans]
     begins, ends, numbers = np.array(found, np.int64).reshape(-1, 3).T
     split = lines.split(np.concatenate([begins, ends]))
     cut = np.zeros(len(split.rows), np.uint8)
@@ -220,5 +211,5 @@ LINE_RULES: dict[EditRule, Callable[[Lines], np.ndarray]] = {
     EditRule.GUTENBERG: gutenberg,
     EditRule.FRONT_MATTER: front_matter,
 }
-# Rules that cut parts of lines, with a pattern that RE2 and Python read alike.
-PIECES = {EditRule.CITATIONS: _CITATION, EditRule.MESSAGE_TIMES: _MESSAGE_TIME}
+# Rules that cut parts of lines, with a pattern that RE2 and Python read alike: its group, or else all of it.
+PIECES = {EditRule.CITATIONS: _CITATION, EditRule.MESSAGE_TIMES: MESSAGE_TIME}

@@ -18,9 +18,12 @@ LONG_BYTES = 100_000  # plain text is of books where most of it is in longer fil
 MOST_REJECTED = 0.3  # share of the bytes that the profile of a kind may reject
 MEASURED_BYTES = 1 << 20
 # Rules that cut only what nobody wrote as text, and of the last one the share of the lines from which on a
-# text is a chat.
+# text is a chat, unless so many lines are those of a log, or its times are those of a time table.
 CUT = (EditRule.GUTENBERG, EditRule.FRONT_MATTER, EditRule.MESSAGE_TIMES)
-LEAST_MESSAGES = 0.5
+LEAST_MESSAGES, MOST_LEVELS = 0.2, 0.1
+_LEVEL = re.compile(r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b")
+_COLUMN = re.compile(r"[^\t\n]+\t(?! ?From)")
+_OF_LINE = ("[LINE]", "\ufeff[LINE]")
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
 _HEADER = re.compile(
     r"(From|To|Subject|Date|Message-ID|Received|Return-Path|Newsgroups|Path|Xref): ?\S", re.I
@@ -96,10 +99,16 @@ def judged(kind: Kind) -> Kind:
 
 def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
     """The rules of CUT that find something in the texts."""
-    cuts = edit(_documents(texts), EditParams(rules=CUT))[1].column("rule").to_pylist()
-    found = Counter(cuts)
-    lines = sum(text.count("\n") + 1 for text in texts)
-    found[EditRule.MESSAGE_TIMES] *= found[EditRule.MESSAGE_TIMES] >= LEAST_MESSAGES * lines
+    cuts = edit(_documents(texts), EditParams(rules=CUT))[1]
+    found = Counter(cuts.column("rule").to_pylist())
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
+    if not any(text.startswith(_OF_LINE) for text in texts):
+        columns = filter(_COLUMN.match, cuts.column("text").to_pylist())
+        found[EditRule.MESSAGE_TIMES] -= len(list(columns))
+    if found[EditRule.MESSAGE_TIMES] < LEAST_MESSAGES * len(lines) or sum(
+        bool(_LEVEL.search(line)) for line in lines
+    ) > MOST_LEVELS * len(lines):
+        found[EditRule.MESSAGE_TIMES] = 0
     return tuple(rule for rule in CUT if found[rule])
 
 

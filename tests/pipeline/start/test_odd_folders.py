@@ -499,6 +499,39 @@ def test_a_folder_without_such_marks_is_not_edited(tmp_path: Path) -> None:
     assert not recipe_of(tmp_path, Wishes(seconds=600))[0].corpora[0].edits
 
 
+def _of_line(number: int) -> str:
+    said = "".join(f"18:{n % 60:02}\tAnn\t{line}\n" for n, line in enumerate(ENGLISH[number].splitlines()))
+    return f"[LINE] Chat history with Ann\nSaved on: 2024/03/12 18:22\n\n2024/03/12(Tue)\n{said}"
+
+
+@pytest.mark.parametrize(
+    ("line", "chat"),
+    [
+        ("[1/12/2024 3:04 PM] ann\n{}\n\n", True),
+        ("Mar 12, 2024  3:04:05 PM\nMe\n{}\n\n", True),
+        ("[홍길동] [오후 3:04] {}\n", True),
+        ("18:22 <ann> {}\n", True),
+        ("18:22\tPlatform 3\t{}\n", False),  # a time table
+        ("[2024-03-12 18:22:01] main.ERROR: {}\n", False),  # a log
+        ("2024-03-12 18:22:01 - main - INFO - {}\n", False),
+    ],
+)
+def test_times_are_cut_where_most_messages_have_one_and_from_no_log_or_time_table(
+    line: str, chat: bool, tmp_path: Path
+) -> None:
+    for number in range(4):
+        text = "".join(map(line.format, ENGLISH[number].splitlines()))
+        (tmp_path / f"{number}.txt").write_text(text)
+    [corpus] = judged(tmp_path).corpora
+    assert corpus.edits == (("message_times",) if chat else ())
+
+
+def test_columns_of_times_are_cut_where_a_chat_of_line_begins(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(_of_line(number))
+    assert judged(tmp_path).corpora[0].edits == ("message_times",)
+
+
 PROGRAMS = "pyi pyx mjs cjs mts vue svelte hh cxx cu m dart zig fs clj erl f90 pas vhd ps1 tf css proto sol"
 
 

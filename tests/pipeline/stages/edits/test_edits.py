@@ -225,3 +225,75 @@ def test_the_time_of_a_message_is_cut_and_who_said_what_is_left(when: str) -> No
     assert edited(when + chat.format(when), "message_times") == chat.format("")
     both = edited(when + chat.format(when), "message_times", "citations")
     assert both == chat.format("").replace("[1]", "")
+
+
+@pytest.mark.parametrize(
+    ("exported", "left"),
+    [
+        ("12/03/24, 18:22 - Ann: <Media omitted>\n12/03/24, 18:23 - Bob: <3\n", "Bob: <3\n"),
+        ("[12.03.24, 18:22:01] Ann: \u200eimage omitted\n[12.03.24, 18:22:02] Ann: Hi\n", "Ann: Hi\n"),
+        ("[1/12/2024 3:04 PM] ann\nHi\n\n[12-Jan-24 03:05 PM] bob#1\nHey\n", "ann\nHi\n\nbob#1\nHey\n"),
+        (
+            "--------------- 2024년 3월 1일 금요일 ---------------\n[홍길동] [오후 3:04] 안녕 [오후]\n"
+            "[Ann] [3:04 PM] Hi\n[Ann] [3:04 PM] Photo\n[홍길동] [오후 3:05] 이모티콘\n",
+            "[홍길동] 안녕 [오후]\n[Ann] Hi\n",
+        ),
+        (
+            "2024년 3월 1일 오후 3:04\n2024년 3월 1일 오후 3:04, 홍길동 : 안녕\n"
+            "2024. 3. 1. 오후 3:04, Ann : 사진 2장\n"
+            "March 1, 2024 at 3:04 PM, Ann : Hi\nMar 1, 2024, 3:04 PM, Ann : Photo\n",
+            "홍길동 : 안녕\nAnn : Hi\n",
+        ),
+        (
+            "[LINE] Chat history with Ann\n2024/03/01(Fri)\n18:22\tAnn\tHi\n"
+            "午後6:23\tBob\t[スタンプ]\n6:24PM\tBob\tHey\n",
+            "[LINE] Chat history with Ann\n2024/03/01(Fri)\nAnn\tHi\nBob\tHey\n",
+        ),
+        (
+            "Mar 01, 2024  6:22:01 PM (Read by you after 5 minutes)\nMe\nHi\n\n"
+            "Mar 01, 2024 11:22:01 PM\nAnn\nHey\n",
+            "Me\nHi\n\nAnn\nHey\n",
+        ),
+        (
+            "--- Log opened Fri Mar 01 18:22:01 2024\n18:22 <@ann> Hi\n"
+            "18:23 -!- bob [b@c] has joined #d\n18:24  * bob waves\n",
+            "<@ann> Hi\n * bob waves\n",
+        ),
+        (
+            "[18:22:01] <ann> Hi\n[18:22:02] *** Joins: bob (b@c)\n[18:22:03] * bob waves\n",
+            "<ann> Hi\n* bob waves\n",
+        ),
+        ("18:22:01\t From  Ann to  Everyone:\n\tHi\n", "Ann to  Everyone:\n\tHi\n"),
+    ],
+    ids=[
+        "whatsapp",
+        "iphone",
+        "discord",
+        "kakao",
+        "kakao phone",
+        "line",
+        "imessage",
+        "irssi",
+        "mirc",
+        "zoom",
+    ],
+)
+def test_times_of_other_programs_and_lines_without_a_text_are_cut(exported: str, left: str) -> None:
+    assert edited(exported, "message_times") == left
+    assert edited(exported.rstrip("\n"), "message_times").rstrip("\n") == left.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "18:22 The train leaves.\n18:23 - 18:40 Tea\n[18:22] Doors\n18:22 * Tea\n18:24\tonly\n",
+        "Mar 01, 2024\nMarch 1, 2024, the storm hit: rain.\nOn March 1, 2024 at 3:04 PM, Ann : so\n",
+        "손님이 들어왔습니다.\n이모티콘\nPhoto\n[Sticker]\n",
+        "[INFO] [10:04:05] started\n[10:04:05] [main/INFO]: up\n10:04:05.123 main ready\n",
+        "--------------- 2024 ----\n--- Log in\n<ann> x\n* y\n",
+        "HAMLET: 1:2 <aside>\n| 18:22 | Ann |\n- [x] 12/03/24 done\nx = a[12:03] - b\n",
+    ],
+    ids=["times", "dates", "words", "logs", "marks", "markup"],
+)
+def test_ordinary_text_with_times_in_it_stays(text: str) -> None:
+    assert edited(text, "message_times") == text
