@@ -156,7 +156,7 @@ class FilesSource:
 
     @property
     def version(self) -> str:
-        return f"files-12{self.config.version}"
+        return f"files-13{self.config.version}"
 
     def units(self) -> list[Unit]:
         return units_of(self._listed(), self.config.max_documents, self.sha256)
@@ -181,7 +181,7 @@ class FilesSource:
             reject(Reason.IS_A_DIRECTORY, why)
         elif file.size() == 0:
             reject(Reason.EMPTY_FILE, "the file is empty")
-        elif plain in PROSE and self.config.format != "text":
+        elif plain in PROSE and self.config.format not in ("text", "chat" if plain in TEXT else ""):
             why = f"plain text, which holds no rows with {forms_of(self.config.format)}"
             reject(Reason.UNSUPPORTED_FORMAT, why, size_of(file))
         elif (plain, compression) == (".parquet", ""):

@@ -123,6 +123,7 @@ def choose(
     has nothing to pretrain on.
     """
     began = time.monotonic()
+    folder = _with_transcripts_as_text(folder, wishes)
     texts, left_out = _used(_texts(folder), wishes)
     if not texts:
         raise NothingReadableError(
@@ -167,6 +168,18 @@ def choose(
         part_bytes=max(1_000_000, min(128_000_000, budget.text_bytes // 8)),
         left_out=tuple(left_out),
     )
+
+
+def _with_transcripts_as_text(folder: Folder, wishes: Wishes) -> Folder:
+    """Conversations in plain text are text where they cannot teach the model to answer, or shall not."""
+    teach = wishes.chat and any(corpus.is_text for corpus in folder.corpora)
+    corpora = [
+        replace(one, shape=replace(one.shape, format="text"))
+        if one.shape.is_transcript and not (teach and _fits(one))
+        else one
+        for one in folder.corpora
+    ]
+    return replace(folder, corpora=tuple(corpora))
 
 
 def _texts(folder: Folder) -> list[FoundCorpus]:

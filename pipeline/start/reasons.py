@@ -1,6 +1,6 @@
 """Why each setting was chosen, in one line, and what the user should expect."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.sources.formats.transcripts import is_transcript
@@ -9,6 +9,7 @@ from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
 from pipeline.start.sizes import MOST_EPOCHS, SIZES, Length, bytes_a_token
+from pipeline.store.params import MESSAGE
 from trainer.system.wording import counted
 
 NO_LANGUAGE, MOST = "zxx", 0.5
@@ -90,8 +91,7 @@ def notes(chosen: Chosen) -> list[str]:
     has_chats = any(corpus.shape.format == "chat" for corpus in folder.corpora)
     if wishes.chat and not has_chats:
         none = "the folder holds no conversations, so the model is not taught to answer"
-        plain = 'conversations in files of text are learnt as text: write each file as a row `{"text": ...}`'
-        found.append(f"--chat: {plain if any(map(_of_transcripts, folder.corpora)) else none}.")
+        found.append(f"--chat: {_why_as_text(folder.corpora) or none}.")
     if has_chats and wishes.chat and not chosen.conversations:
         is_single = sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "chat") < 2
         long = "the conversations are too long for a small model"
@@ -169,7 +169,13 @@ def _why_epochs(length: Length) -> str:
     return f"after {MOST_EPOCHS:.0f} passes nothing is gained (Muennighoff et al. 2023)"
 
 
-def _of_transcripts(corpus: FoundCorpus) -> bool:
-    """Whether most files of plain text are each a conversation."""
-    texts = corpus.kind.documents.column("text").to_pylist()
-    return corpus.shape.plain and sum(map(is_transcript, texts)) * 2 > len(texts)
+def _why_as_text(corpora: Sequence[FoundCorpus]) -> str:
+    """Why conversations in plain text are learnt as text; empty if there are none."""
+    why = "conversations in files of text are learnt as text"
+    for documents in (corpus.kind.documents for corpus in corpora if corpus.shape.plain):
+        texts = documents.column("text").to_pylist()
+        if all(text.startswith(MESSAGE) for text in texts):
+            return f"{why}: add a folder of other texts, which are learnt first"
+        if sum(map(is_transcript, texts)) * 2 > len(texts):
+            return f'{why}: write each file as a row `{{"text": ...}}`'
+    return ""

@@ -26,26 +26,31 @@ def read_text(
     content: Iterator[bytes], reader: RowReader, piece_bytes: int | None, separator: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     r"""The documents of a UTF-8 text file: the entire file, or what stands between two `separator`s, each cut
-    into pieces of at most `piece_bytes`, at blank lines if possible. What is too long for a document is set
-    aside.
+    into pieces of at most `piece_bytes`, at blank lines if possible, unless it is a conversation. What is too
+    long for a document is set aside.
 
     Ids are byte offsets. All line ends become `\n`. Those around a document that `separator` ends are left
     out, and so is a document without text. Raises BrokenCompressionError and OSError.
     """
+    talks = reader.columns.format == "chat"
     parts: Iterable[tuple[int, Iterator[bytes]]] = (
         ((0, content),) if separator is None else separated(content, separator)
     )
     for offset, part in parts:
         for piece in (
             whole(part, reader, MAX_DOCUMENT_BYTES, TOO_LONG, row=offset + 1 if separator else None)
-            if piece_bytes is None
+            if piece_bytes is None or talks
             else pieces(part, piece_bytes)
         ):
             text = piece.removeprefix(codecs.BOM_UTF8) if offset == 0 else piece
             row = offset + 1
             try:
                 decoded = universal_newlines(text.decode())
-                if separator is None or (decoded := decoded.strip("\n")).strip():
+                if separator is not None and not (decoded := decoded.strip("\n")).strip():
+                    pass
+                elif talks:
+                    yield from reader.add(row, {"text": decoded})
+                else:
                     document = SourceDocument(location(reader.file, offset), decoded, row, reader.file)
                     reader.batches.add(reader.file, document)
             except UnicodeDecodeError as error:

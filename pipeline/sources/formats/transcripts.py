@@ -14,7 +14,7 @@ class Markup:
     if only the next speaker does. `before`: what else a text may begin with. With `words`, which any text
     may have, two speakers show that it is a conversation, and white space around messages is no content.
     `inner`: a mark within a message, which parts its paragraphs. With `names`, which a dialogue within an
-    answer may have, only a column of whole conversations is one.
+    answer may have, only a whole column is one, of somebody who asks and somebody who answers.
     """
 
     name: str
@@ -36,7 +36,10 @@ class Markup:
         if not self.begins(text):  # which is known before a long text is searched
             return False
         alone = text.startswith("\n\n") and not self.names
-        return not self.words or alone or len({*self.speaker.findall(text)}) > 1
+        speakers = {self.roles.get(name, name) for name in self.speaker.findall(text)}
+        if self.names:
+            return not speakers.isdisjoint(ASKING) and bool(speakers - {*ASKING, *_BESIDE})
+        return not self.words or alone or len(speakers) > 1
 
     def messages(self, column: str, text: str) -> list[dict[str, str]]:
         """Raises BadConversationError where text is in no message."""
@@ -59,6 +62,13 @@ class Markup:
         return said
 
 
+ASKING, _BESIDE = ("USER", "User", "user", "Human"), ("SYSTEM", "System")
+_NAMES = "USER|ASSISTANT|SYSTEM|User|Assistant|System|Human|You|AI|Bot|Chatbot|ChatGPT|Claude|Gemini|Copilot"
+_ROLES = {"You": "user", "Prompt": "user"}
+_ROLES |= dict.fromkeys(("Claude", "Gemini", "Copilot", "Response"), "assistant")
+# A heading or a line in bold, perhaps with a picture before the name.
+_HEADING = rf"(?:#{{1,6}} +(?:\*\*)?|\*\*)(?:[^\w\s*#]+ )?({_NAMES}|Prompt|Response)(?: said)?"
+_HEADING += r"(?:(?::\*\*|\*\*:|\*\*|:)(?=\s)|(?=[ \t]*\n))"
 MARKUPS = (
     Markup("ChatML", re.compile(r"<\|im_start\|>([^\n]*)(?:\n|\Z)"), re.compile(r"<\|im_end\|>")),
     Markup(
@@ -102,10 +112,20 @@ MARKUPS = (
         "a transcript",
         re.compile(
             r"(?:\A\s*|\n\s*|</s>\s*|(?<=\.) (?=USER:)|\s+(?=ASSISTANT:))"
-            "(USER|ASSISTANT|SYSTEM|User|Assistant|System|Human|AI|Bot|Chatbot):"
+            rf"({_NAMES})(?: said)?:"
         ),
         re.compile("</s>"),
         before=re.compile(r"A chat between (?s:.*?)(?=\s*USER:|\Z)"),
+        roles=_ROLES,
+        words=True,
+        names=True,
+    ),
+    # As pages and extensions write chats in Markdown, perhaps below a title.
+    Markup(
+        "a transcript in Markdown",
+        re.compile(rf"(?:\A\s*|\n\s*){_HEADING}"),
+        before=re.compile(rf"(?!{_HEADING})#+ [^\n]*(?:\n\s*|\Z)"),
+        roles=_ROLES,
         words=True,
         names=True,
     ),

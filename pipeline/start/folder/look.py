@@ -87,11 +87,18 @@ class _Group:
     samples: dict[str, FileSample] = field(default_factory=dict)
 
     def shapes(self) -> Iterator[tuple[str, Shape]]:
-        """Each file with its shape. A file that was not sampled has that of the sampled file before it."""
-        last = next((sample.shape for sample in self.samples.values() if sample.shape), None)
+        """Each file with its shape. A file that was not sampled has that of the sampled file before it. It is
+        a conversation in plain text only if all that were sampled are.
+        """
+        found = [sample.shape for sample in self.samples.values() if sample.shape]
+        others = [shape for shape in found if not shape.is_transcript]
+        last = next(iter(others or found), None)
         for name in self.files:
             if name in self.samples:
                 if (shape := self.samples[name].shape) is None:
+                    continue
+                if others and shape.is_transcript:
+                    yield name, shape
                     continue
                 last = shape
             if last is not None:

@@ -16,6 +16,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.files import (
     ENCODED_BY_THEMSELVES,
     JSON_LINES,
+    PROGRAMS,
     READ_AS_A_WHOLE,
     SEPARATORS,
     SUBTITLES,
@@ -43,6 +44,7 @@ from pipeline.start.folder.columns import (
 )
 from pipeline.start.folder.conversations import talks_in
 from pipeline.start.folder.encodings import legacy_encoding
+from pipeline.store.params import MESSAGE
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.
@@ -74,6 +76,11 @@ class Shape:
     def is_file(self) -> bool:
         """Whether a file is one document, unless it is cut into pieces."""
         return self.plain and self.document_separator is None
+
+    @property
+    def is_transcript(self) -> bool:
+        """Whether files of text are conversations."""
+        return self.plain and self.format == "chat"
 
 
 @dataclass(frozen=True)
@@ -230,11 +237,25 @@ def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, l
     if not content.texts:
         return None, []
     end = _end_of_documents("".join(content.texts)) if plain in TEXT else None
-    shape = Shape(plain=True, encoding=encoding, document_separator=end)
-    if end is None:
-        return shape, content.texts
-    documents = "".join(content.texts).split(end)[:MOST_DOCUMENTS]
-    return shape, [text for document in documents if (text := document.strip("\n")).strip()]
+    whole = "".join(content.texts)
+    documents = (
+        [whole] if end is None else [one for text in whole.split(end) if (one := text.strip("\n")).strip()]
+    )
+    documents = documents[:MOST_DOCUMENTS]
+    said = _transcripts(documents) if plain in TEXT and plain not in PROGRAMS else []
+    shape = Shape(True, "chat" if said else "text", encoding=encoding, document_separator=end)
+    return shape, said or (content.texts if end is None else documents)
+
+
+def _transcripts(documents: Sequence[str]) -> list[str]:
+    """The conversations in documents of plain text; none unless each whole document is one. A message of a
+    long text is rather the text.
+    """
+    whole = documents[:-1] or documents  # the last one may be cut
+    talks = talks_in([{"text": document} for document in whole])
+    said = talks[1] if talks and talks[0] == "chat" else []
+    are_all = len(said) == len(whole) and all(len(one) <= one.count(MESSAGE) * PIECE_BYTES for one in said)
+    return said if are_all else []
 
 
 def _problem_of_column(plain: str, content: _Read, shape: Shape, table: Path | None) -> str:

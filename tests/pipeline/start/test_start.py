@@ -49,7 +49,7 @@ from tests.folders import (
     rubbish,
     two_languages,
 )
-from tests.pipeline.sources.formats.test_transcripts import WRITTEN
+from tests.pipeline.sources.formats.test_transcripts import NAMED, WRITTEN
 
 SECONDS = 30  # to look at a folder, on a machine that has other work
 
@@ -253,6 +253,43 @@ def test_marked_up_texts_and_contents_of_gemini_are_conversations(tmp_path: Path
         text.unlink()
     with pytest.raises(NothingReadableError, match=r"only rows of chat.* add a folder of texts"):
         choose(judged(folder), Wishes(3600.0, chat=True), fixed_speed())
+
+
+@pytest.mark.parametrize("form", ["lines", "bold lines", "hh-rlhf"])
+def test_files_of_text_that_are_conversations_are_learnt_as_such_beside_other_texts(
+    form: str, tmp_path: Path
+) -> None:
+    folder = folder_of(little, tmp_path)
+    (folder / "about.txt").write_text("User: and Assistant: are the names of speakers.\n" + ENGLISH[0])
+    talks_of_text = tmp_path / "talks"
+    write = {**WRITTEN, **NAMED}[form]
+    for place in (folder / "talks", talks_of_text):
+        place.mkdir()
+        for number in range(70):
+            said = [("user", f"Why {number}?"), ("assistant", ENGLISH[number % 12][:200])]
+            (place / f"{number}.md").write_text(write(said))
+    recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
+    assert recipe.post_training.sft is not None
+    (learnt,) = recipe.post_training.sft.corpora
+    assert learnt.source.format == "chat"
+    (text,) = recipe.corpora
+    assert len(open_source(text.name, text.source).units()) == len([*folder.glob("*.txt")])
+    # Without a wish for answers, and without other text, they are text, as any other.
+    recipe, _ = recipe_of(folder, Wishes(3600.0))
+    assert {corpus.source.format for corpus in recipe.corpora} == {"text"} and len(recipe.corpora) == 2
+    chosen = choose(judged(talks_of_text), Wishes(3600.0, chat=True), fixed_speed())
+    assert not chosen.conversations and [one.corpus.shape.format for one in chosen.corpora] == ["text"]
+    assert any("learnt as text: add a folder of other texts" in note for note in notes(chosen))
+
+
+def test_a_conversation_among_many_texts_says_nothing_about_files_that_are_not_looked_at(
+    tmp_path: Path,
+) -> None:
+    for number in range(200):
+        text = "User: Why?\nAssistant: So.\n" if number == 0 else ENGLISH[number % 12]
+        (tmp_path / f"{number:03}.txt").write_text(text)
+    [shapes] = [{one.shape.format: one.files for one in judged(tmp_path).corpora}]
+    assert shapes == {"chat": 1, "text": 199}
 
 
 def _contents(question: str, answer: str) -> dict[str, object]:

@@ -410,9 +410,24 @@ def test_parquet_and_csv_hold_them_too(tmp_path: Path) -> None:
     assert "no column 'messages', or 'conversations', or 'prompt' and 'completion'" in rejects[0].detail
 
 
-def test_a_whole_file_of_plain_text_is_set_aside(tmp_path: Path) -> None:
+def test_a_file_of_plain_text_without_speakers_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("Plain text.")
-    assert read(tmp_path / "notes.md", format="chat") == ([], [(None, "unsupported_format")])
+    assert read(tmp_path / "notes.md", format="chat") == ([], [(1, "no_messages")])
+    (tmp_path / "mail.eml").write_text("User: Hi\n🙂\nAssistant: Hey")
+    assert read(tmp_path / "mail.eml", format="chat") == ([], [(None, "unsupported_format")])
+    assert read(tmp_path / "notes.md", format="preferences") == ([], [(None, "unsupported_format")])
+
+
+@pytest.mark.parametrize("separator", [None, "<|endoftext|>"])
+def test_a_file_of_text_is_a_conversation_and_so_is_what_stands_between_marks(
+    tmp_path: Path, separator: str | None
+) -> None:
+    talk = "User: Hi\n🙂\nAssistant: Hey\n"
+    path = tmp_path / "talk.txt"
+    path.write_text(talk if separator is None else f"{talk}{separator}\n{talk}{separator}\n", newline="\r\n")
+    found, rejects = read(path, format="chat", document_separator=separator, piece_bytes=1024)
+    assert [row["text"] for row in found] == [SAID] * (1 if separator is None else 2)
+    assert rejects == [] and len({row["id"] for row in found}) == len(found)
 
 
 BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
@@ -566,4 +581,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-12", "hub-4", "files-12 conversations-8", "hub-4 conversations-8"}
+    assert versions == {"files-13", "hub-4", "files-13 conversations-8", "hub-4 conversations-8"}

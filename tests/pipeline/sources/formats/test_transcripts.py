@@ -63,6 +63,13 @@ NAMED: dict[str, Callable[[Said], str]] = {
     "lines": tagged("{}: {}\n", user="User", assistant="Assistant", system="System"),
     "paragraphs": tagged("{}: {}\n\n", user="User", assistant="Assistant"),
     "Human and AI": tagged("{}: {}\n", user="Human", assistant="AI"),
+    "You and Claude": tagged("{}: {}\n", user="You", assistant="Claude"),
+    "a copied page": tagged("{} said:\n{}\n\n", user="You", assistant="ChatGPT"),
+    "bold": tagged("**{}:** {}\n\n", user="User", assistant="Assistant"),
+    "bold lines": tagged("**{}**\n\n{}\n\n", begin="# A title\n\n", user="You", assistant="ChatGPT"),
+    "headings": tagged("## 👤 {}\n\n{}\n\n", begin="# A title\n\n", user="User", assistant="Assistant"),
+    "small headings": tagged("#### {}:\n{}\n", user="You", assistant="Gemini"),
+    "bold headings": tagged("### **{}**\n{}\n", user="Prompt", assistant="Response"),
     "Vicuna": lambda said: (
         "A chat between a user and an assistant. The assistant is polite."
         + "".join(f" USER: {text}" if role == "user" else f" ASSISTANT: {text}</s>" for role, text in said)
@@ -89,8 +96,8 @@ def test_random_conversations_are_read_back(markup: str) -> None:
         found = conversation("chat", {"text": text})
         kept = [(role, content.strip() if markup in STRIPPED else content) for role, content in said]
         assert found == "".join(f"\x1e{role}\x1f{content}" for role, content in kept)
-        # In the markup of hh-rlhf speakers begin lines, too, and the more exact one decides.
-        assert sum(one.is_conversation(text) for one in MARKUPS) == 1 + (markup == "hh-rlhf")
+        # Speakers of hh-rlhf and Guanaco may begin lines, too, and the more exact markup decides.
+        assert [one.names for one in MARKUPS if one.is_conversation(text)].count(False) == 1
 
 
 @pytest.mark.parametrize("markup", NAMED)
@@ -131,6 +138,15 @@ def test_a_dialogue_that_was_asked_for_is_one_answer() -> None:
         "<|system",
         "User: Ann\nUser: Bob",
         "A user: Hi\nAssistant: Hey",
+        "System: Linux 6.1\nUser: ann\nHost: box\n",
+        "AI: An essay.\nSystem: It ends.\n",
+        "You: Where to?\nHAMLET: To the castle.\nYou: Why?\n",
+        "# Roles\n\nA chat has these.\n\n## User\n\nAsks.\n\n## Assistant\n\nAnswers.\n",
+        "## User\n\n## System\n",
+        "**User guide**\n\n**Assistant** is a word.\n",
+        "# User guide\n\n## Assistant manager\n\n## User interface\n",
+        "**User**name and **Assistant**s\n",
+        "2024-03-12 18:22 User: in\n2024-03-12 18:23 Assistant: out\n",
         "### Instruction: the only heading",
         "",
     ],
