@@ -49,6 +49,26 @@ CHATS = {
         r"""jq -r '.messages|reverse[]|select(.content)|"\(.sender_name): \(.content)"' | """
         "iconv -f utf-8 -t latin1",
     ),
+    ("creator", "created_date"): (
+        "Google",
+        r"""jq -r '.messages[]|select(.text)|"\(.creator.name // .creator.email): \(.text)"'""",
+    ),
+    ("conversation_id", "chat_message"): (
+        "Hangouts",
+        r"""jq -r '.conversations[]|(.conversation.conversation.participant_data|map({(.id.gaia_id): """
+        r""".fallback_name})|add) as $of|.events[]|(.chat_message.message_content.segment//empty) as $said|"""
+        r""""\($of[.sender_id.gaia_id]): \([$said[].text]|add)"'""",
+    ),
+    ("MessageList", "originalarrivaltime"): (
+        "Teams or Skype",
+        r"""jq -r '.conversations[].MessageList|reverse[]|select(.messagetype|test("Text"))|"""
+        r""""\(.displayName // .from): \(.content|gsub("<[^>]*>";""))"'""",
+    ),
+    ("chunkedPrompt", "chunks"): (
+        "Google AI Studio",
+        r"""jq -r '.chunkedPrompt.chunks[]|select(.text and (.isThought|not))|"""
+        r""""\(if .role=="user" then "User" else "Assistant" end): \(.text)"'""",
+    ),
 }
 TAR, TAR_AT = b"ustar", 257
 MOST_ZEROS, FEW_ZEROS = 0.01, 16  # of the first bytes: their share, and how many say nothing
@@ -180,12 +200,18 @@ def is_one_a_line(start: bytes, whole: bool) -> bool:
     return not goes_on or bool(rest)
 
 
-def rows_in_an_object(start: bytes) -> Refused | None:
-    """Why a file is refused of which all rows are a list in one object; None if it is none."""
+def exported_chat(start: bytes) -> str:
+    """What to do with a file of JSON that is the export of a chat; empty if it is none."""
     for keys, (program, command) in CHATS.items():
         if all(f'"{key}"'.encode() in start for key in keys):
-            why = f"a chat that {program} exported: write its messages into a .txt ({command})"
-            return Reason.INVALID_JSON, why
+            return f"a chat that {program} exported: write its messages into a .txt ({command})"
+    return ""
+
+
+def rows_in_an_object(start: bytes) -> Refused | None:
+    """Why a file is refused of which all rows are a list in one object; None if it is none."""
+    if why := exported_chat(start):
+        return Reason.INVALID_JSON, why
     if _LISTS_OF_ROWS.match(start):
         why = "the rows are lists: write each as an object (jq -c '.[] | {messages: .}')"
         return Reason.INVALID_JSON, why

@@ -13,6 +13,7 @@ MAX_SUBTITLES_BYTES = 16 << 20
 _TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
 _TIMES = re.compile(rf"\s*{_TIME} *--> *{_TIME}")
 _NUMBER = re.compile(r"\s*\d+\s*")
+_VOICE = re.compile(r"<v(?:\.[^\s>]+)*\s+([^>\n]+)>")
 # Of fonts and voices; of a place on the screen; of the time of a word.
 _TAG = re.compile(rf"</?(?:[biu]|font|c|v|lang|ruby|rt)\b[^>\n]*>|\{{\\[^}}\n]*\}}|<{_TIME}>", re.I)
 
@@ -28,10 +29,11 @@ def read_subtitles(
 
 
 def said(text: str) -> str:
-    """The lines below each time. A line that is shown again with the next one, as those of live subtitles
-    are, is said once. A text without times is left as it is.
+    """The lines below each time, behind the name of a voice if there is one. A line that is shown again with
+    the next one, as those of live subtitles are, is said once. A text without times is left as it is.
     """
     kept: list[str] = []
+    shown_before: list[str] = []
     found = False
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         lines = block.splitlines()
@@ -44,6 +46,7 @@ def said(text: str) -> str:
                 end = following - 1
             for line in lines[place + 1 : end]:
                 shown = _TAG.sub("", line).strip()
-                if shown and shown not in kept[-2:]:
-                    kept.append(shown)
+                if shown and shown not in shown_before[-2:]:
+                    kept.append(_TAG.sub("", _VOICE.sub(r"\1: ", line)).strip())
+                    shown_before.append(shown)
     return "".join(f"{line}\n" for line in kept) if found else text

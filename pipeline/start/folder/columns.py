@@ -11,12 +11,44 @@ import pyarrow.types as pt
 from pipeline.sources.formats.rows import Row
 
 TEXT_COLUMNS = ("text", "body", "content")
-# The columns of a day of Slack, in which each message would be a document.
-SLACK = {"type", "user", "text", "ts"}
-OF_SLACK = (
-    "a chat that Slack exported: write the messages of each folder into a .txt (jq -r '.[]|select(.user and "
-    r""".text)|"\(.user_profile.real_name // .user): \(.text)"' FOLDER/*.json > FOLDER.txt)"""
+# Columns by which rows are known that belong together, and would each be a document, and what to do.
+_INTO_TEXT = (
+    "write its messages into a .txt (python3 -c 'import csv,sys; "
+    "[print({}) for row in csv.DictReader(sys.stdin){}]')"
 )
+OF_CHATS = (
+    (
+        {"type", "user", "text", "ts"},
+        "a chat that Slack exported: write the messages of each folder into a .txt (jq -r "
+        r"""'.[]|select(.user and .text)|"\(.user_profile.real_name // .user): \(.text)"' FOLDER/*.json """
+        "> FOLDER.txt)",
+    ),
+    (
+        {"AuthorID", "Author", "Date", "Content"},
+        "a chat that Discord exported: export it as plain text, or "
+        + _INTO_TEXT.format('row["Author"]+": "+row["Content"]', ""),
+    ),
+    (
+        {"StrContent", "IsSender", "NickName", "Type"},
+        "a chat of WeChat: "
+        + _INTO_TEXT.format('row["NickName"]+": "+row["StrContent"]', ' if row["Type"]=="1"'),
+    ),
+    (
+        {"message_tree_id", "message_id", "parent_id", "role"},
+        "its rows are single messages of OpenAssistant: take its file of whole trees, whose name ends in "
+        "`.trees.jsonl.gz`",
+    ),
+    (
+        {"header", "title", "safeHtmlItem"},
+        "the activity of Gemini: write its answers as JSON lines (jq -c '.[]|select(.safeHtmlItem)|{prompt: "
+        r"""(.title|sub("^Prompted ";"")), response: ([.safeHtmlItem[].html]|add|gsub("<[^>]*>";""))}')""",
+    ),
+)
+# The same of pages, by their first bytes.
+OF_PAGES = {
+    b'class="page_body chat_page"': "a page of a chat that Telegram exported: export it as JSON instead",
+    b'class="chatlog': "a page of a chat that Discord exported: export it as plain text instead",
+}
 LONGEST_NAME = 80  # characters of a column
 # How much more text a nested column may hold than the column of text, which is a title or an id otherwise.
 MOST_NESTED = 5

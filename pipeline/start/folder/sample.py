@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,6 +17,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.files import (
     ENCODED_BY_THEMSELVES,
     JSON_LINES,
+    PAGES,
     PROGRAMS,
     READ_AS_A_WHOLE,
     SEPARATORS,
@@ -27,14 +29,14 @@ from pipeline.sources.files import (
 )
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.conversations import Format, columns_of
-from pipeline.sources.formats.first_bytes import other_encoding
+from pipeline.sources.formats.first_bytes import exported_chat, other_encoding
 from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
 from pipeline.start.folder.columns import (
-    OF_SLACK,
-    SLACK,
+    OF_CHATS,
+    OF_PAGES,
     TEXT_COLUMNS,
     column_of_text,
     is_name,
@@ -202,8 +204,10 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     is_one_object = plain in JSON_LINES and len(content.rows) == 1
     if not problem and is_one_object and share < 0.5 and _may_be_settings(shape):
         problem = "holds one object that is not mostly text, as settings are"
-    if columns >= SLACK:
-        problem = OF_SLACK
+    problem = next((why for known, why in OF_CHATS if columns >= known), problem)
+    if plain in PAGES:
+        start = next(_start(file, compression), b"")
+        problem = next((why for mark, why in OF_PAGES.items() if mark in start), problem)
     if problem:
         return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
     has_ids = any(row.get(DEFAULT_ID_COLUMN) not in ("", None) for row in content.rows)
@@ -391,5 +395,7 @@ def _without_text(content: _Read, table: Path | None) -> str:
 
 def _of_one_object(content: _Read) -> str:
     """What to do with a file of one object that holds a list of rows; empty if it is none."""
+    if len(content.rows) == 1 and (why := exported_chat(orjson.dumps(content.rows[0]))):
+        return why
     place = list_of_rows(content.rows[0]) if len(content.rows) == 1 else ""
     return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +18,7 @@ from pipeline.sources.source_file import LocalFile
 from pipeline.start.folder.look import look
 from pipeline.start.folder.sample import FileSample, sampled
 from tests.folders import ENGLISH
+from tests.pipeline.sources.formats.test_first_bytes import EXPORTS
 
 Table = dict[str, list[object]]
 ROWS = 20
@@ -187,6 +190,64 @@ def test_a_chat_of_slack_whose_messages_would_be_documents_says_how_to_write_it(
     path.write_text(json.dumps(said, indent=4))
     found = sampled(path.name, LocalFile(path))
     assert found.shape is None and "a chat that Slack exported" in found.problem
+
+
+TEA = [f"Tea at {n} o'clock?" for n in range(9)]
+IN_ROWS: dict[str, tuple[str, dict[str, object]]] = {  # the suffix, and what is beside a text
+    "Discord": (".csv", {"AuthorID": 1, "Author": "Ann", "Date": "2024", "Content": "{}"}),
+    "WeChat": (".csv", {"StrContent": "{}", "IsSender": 0, "NickName": "Ann", "Type": 1}),
+    "OpenAssistant": (
+        ".jsonl",
+        {"message_id": "{}", "parent_id": None, "text": "{}", "role": "prompter", "message_tree_id": "t"},
+    ),
+    "Gemini": (
+        ".json",
+        {"header": "Gemini Apps", "title": "Prompted {}", "safeHtmlItem": [{"html": "<p>Yes</p>"}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("program", IN_ROWS)
+def test_messages_that_would_each_be_a_document_say_how_they_belong_together(
+    tmp_path: Path, program: str
+) -> None:
+    suffix, form = IN_ROWS[program]
+    rows = [
+        {name: one.format(text) if isinstance(one, str) else one for name, one in form.items()}
+        for text in TEA
+    ]
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        with path.open("w", newline="") as file:
+            (writer := csv.DictWriter(file, [*form])).writeheader()
+            writer.writerows(rows)
+    else:
+        path.write_text(json.dumps(rows, indent=1) if suffix == ".json" else "\n".join(map(json.dumps, rows)))
+    found = sampled(path.name, LocalFile(path))
+    assert found.shape is None and program in found.problem
+    begin = "(python3" if suffix == ".csv" else "(jq"
+    if begin in found.problem and shutil.which(begin[1:]):
+        command = found.problem[found.problem.rindex(begin) + 1 : -1]
+        said = subprocess.run(["bash", "-c", command], input=path.read_bytes(), stdout=-1, check=True)
+        first = said.stdout.decode().splitlines()[0]
+        assert first == f"Ann: {TEA[0]}" or json.loads(first) == {"prompt": TEA[0], "response": "Yes"}
+
+
+@pytest.mark.parametrize(("program", "mark"), [("Telegram", "page_body chat_page"), ("Discord", "chatlog")])
+def test_a_page_of_a_chat_says_what_to_export_instead(tmp_path: Path, program: str, mark: str) -> None:
+    said = "".join(f"<p>{text}</p>" for text in TEA)
+    for name, of in (("chat.html", mark), ("page.html", "chatty")):
+        path = tmp_path / name
+        path.write_text(f'<html><body><div class="{of}">{said}</div></body></html>')
+        found = sampled(name, LocalFile(path))
+        assert (f"a page of a chat that {program} exported" in found.problem) == (of == mark)
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_an_export_of_a_chat_in_one_line_is_told_the_same(tmp_path: Path, export: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(EXPORTS[export]))
+    assert "jq -r '" in sampled(path.name, LocalFile(path)).problem
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])

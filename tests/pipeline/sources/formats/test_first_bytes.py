@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import lzma
+import shutil
 import sqlite3
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -243,6 +245,40 @@ EXPORTS = {
         "messages": [{"content": "Hi", "author": {"name": "Ann", "isBot": False}}],
     },
     "Facebook": {"participants": [{"name": "Ann"}], "messages": [{"sender_name": "Ann", "content": "Hi"}]},
+    "Google": {"messages": [{"creator": {"name": "Ann"}, "created_date": "Tuesday", "text": "Hi"}]},
+    "Hangouts": {
+        "conversations": [
+            {
+                "conversation": {
+                    "conversation": {"participant_data": [{"id": {"gaia_id": "1"}, "fallback_name": "Ann"}]}
+                },
+                "events": [
+                    {
+                        "conversation_id": {"id": "x"},
+                        "sender_id": {"gaia_id": "1"},
+                        "chat_message": {"message_content": {"segment": [{"type": "TEXT", "text": "Hi"}]}},
+                    }
+                ],
+            }
+        ]
+    },
+    "Skype": {
+        "conversations": [
+            {
+                "MessageList": [
+                    {
+                        "displayName": "Ann",
+                        "originalarrivaltime": "2024",
+                        "messagetype": "RichText",
+                        "content": "<b>Hi</b>",
+                    }
+                ]
+            }
+        ]
+    },
+    "Studio": {
+        "chunkedPrompt": {"chunks": [{"text": "Hi", "role": "user"}, {"text": "Hey", "role": "model"}]}
+    },
 }
 
 
@@ -252,6 +288,13 @@ def test_an_export_of_a_chat_is_told_how_its_messages_become_text(tmp_path: Path
     path.write_text(json.dumps(EXPORTS[export], indent=1))
     reject = only_reject(path)
     assert export.split()[-1] in reject and "jq -r '" in reject and reject.endswith(")")
+    if shutil.which("jq"):
+        command = reject[reject.index("(jq") + 1 : -1]
+        said = subprocess.run(
+            ["bash", "-c", command], input=path.read_bytes(), capture_output=True, check=True
+        )
+        names = ("User: Hi", "Assistant: Hey") if export == "Studio" else ("Ann: Hi",)
+        assert said.stdout.decode().splitlines() == [*names]
 
 
 def test_an_archive_of_twitter_is_not_learnt_as_a_program(tmp_path: Path) -> None:
