@@ -172,10 +172,10 @@ def _why_epochs(length: Length) -> str:
 def _why_as_text(corpora: Sequence[FoundCorpus]) -> str:
     """Why conversations in plain text are learnt as text; empty if there are none."""
     why = "conversations in files of text are learnt as text"
-    for documents in (corpus.kind.documents for corpus in corpora if corpus.shape.plain):
-        texts = documents.column("text").to_pylist()
-        if all(text.startswith(MESSAGE) for text in texts):
-            return f"{why}: add a folder of other texts, which are learnt first"
-        if sum(map(is_transcript, texts)) * 2 > len(texts):
-            return f'{why}: write each file as a row `{{"text": ...}}`'
-    return ""
+    texts = [corpus.kind.documents.column("text").to_pylist() for corpus in corpora if corpus.shape.plain]
+    known = [all(text.startswith(MESSAGE) for text in those) for those in texts]
+    if any(known):
+        alone = sum(known) == len(corpora)
+        return f"{why}: add other texts, to learn first" if alone else f"{why}, since they are long"
+    written = any(sum(map(is_transcript, those)) * 2 > len(those) for those in texts)
+    return f'{why}: write each file as a row `{{"text": ...}}`' if written else ""

@@ -17,6 +17,9 @@ from pipeline.sources.formats.messages import messages
 from pipeline.sources.formats.rows import Row
 from pipeline.sources.formats.transcripts import is_transcript
 from pipeline.sources.formats.unlearnable import BadConversationError
+from pipeline.store.params import MESSAGE
+
+LONGEST_MESSAGE = 16 << 10  # characters on average
 
 
 def talks_in(rows: Sequence[Row]) -> tuple[Format, list[str]] | None:
@@ -35,6 +38,17 @@ def talks_in(rows: Sequence[Row]) -> tuple[Format, list[str]] | None:
                         texts.append(conversation(kind, dict(row)))
                 return kind, texts or list(map(str, held))
     return None
+
+
+def transcripts_in(documents: Sequence[str]) -> list[str]:
+    """The conversations in documents of plain text; none unless each whole document is one. A message of a
+    long text is rather the text.
+    """
+    whole = documents[:-1] or documents  # the last one may be cut
+    talks = talks_in([{"text": document} for document in whole])
+    said = talks[1] if talks and talks[0] == "chat" else []
+    long = any(len(one) > one.count(MESSAGE) * LONGEST_MESSAGE for one in said)
+    return [] if long or len(said) < len(whole) else said
 
 
 def _is_talk(form: tuple[str, ...], row: Row) -> bool:

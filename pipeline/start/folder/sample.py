@@ -1,6 +1,7 @@
 """A sample of one file: how it is to be read, and its first texts, by the readers of the sources."""
 
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -44,9 +44,8 @@ from pipeline.start.folder.columns import (
     nested_text,
     without_text,
 )
-from pipeline.start.folder.conversations import talks_in
+from pipeline.start.folder.conversations import talks_in, transcripts_in
 from pipeline.start.folder.encodings import legacy_encoding
-from pipeline.store.params import MESSAGE
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.
@@ -246,20 +245,9 @@ def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, l
         [whole] if end is None else [one for text in whole.split(end) if (one := text.strip("\n")).strip()]
     )
     documents = documents[:MOST_DOCUMENTS]
-    said = _transcripts(documents) if plain in TEXT and plain not in PROGRAMS else []
+    said = transcripts_in(documents) if plain in TEXT and plain not in PROGRAMS else []
     shape = Shape(True, "chat" if said else "text", encoding=encoding, document_separator=end)
     return shape, said or (content.texts if end is None else documents)
-
-
-def _transcripts(documents: Sequence[str]) -> list[str]:
-    """The conversations in documents of plain text; none unless each whole document is one. A message of a
-    long text is rather the text.
-    """
-    whole = documents[:-1] or documents  # the last one may be cut
-    talks = talks_in([{"text": document} for document in whole])
-    said = talks[1] if talks and talks[0] == "chat" else []
-    are_all = len(said) == len(whole) and all(len(one) <= one.count(MESSAGE) * PIECE_BYTES for one in said)
-    return said if are_all else []
 
 
 def _problem_of_column(plain: str, content: _Read, shape: Shape, table: Path | None) -> str:
@@ -395,7 +383,7 @@ def _without_text(content: _Read, table: Path | None) -> str:
 
 def _of_one_object(content: _Read) -> str:
     """What to do with a file of one object that holds a list of rows; empty if it is none."""
-    if len(content.rows) == 1 and (why := exported_chat(orjson.dumps(content.rows[0]))):
+    if len(content.rows) == 1 and (why := exported_chat(json.dumps(content.rows[0], default=str).encode())):
         return why
     place = list_of_rows(content.rows[0]) if len(content.rows) == 1 else ""
     return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""

@@ -299,12 +299,18 @@ def test_one_conversation_is_not_learnt_since_it_cannot_be_held_out_too(tmp_path
     assert any("a single conversation" in note for note in notes(chosen))
 
 
-def test_conversations_in_files_of_text_are_told_with_what_makes_them_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most", "why"), [(400, ": add other texts"), (9_999, ", since they are long")])
+def test_conversations_in_files_of_text_that_are_learnt_as_text_are_told_why(
+    most: int, why: str, tmp_path: Path
+) -> None:
     for number, text in enumerate(ENGLISH[:20]):
-        (tmp_path / f"{number}.txt").write_text(f"User: What is it?\n\nAssistant: {' '.join(text.split())}\n")
+        answer = " ".join(text.split())[:most]
+        (tmp_path / f"{number}.txt").write_text(f"User: What is it?\n\nAssistant: {answer}\n")
+    if most > 400:
+        (tmp_path / "other.txt").write_text(ENGLISH[0])
     chosen = choose(judged(tmp_path), Wishes(3600.0, chat=True), fixed_speed())
     (note,) = [one for one in notes(chosen) if one.startswith("--chat")]
-    assert 'write each file as a row `{"text": ...}`' in note
+    assert f"learnt as text{why}" in note
 
 
 def test_files_that_are_no_language_are_told(tmp_path: Path) -> None:

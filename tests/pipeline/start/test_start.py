@@ -279,7 +279,7 @@ def test_files_of_text_that_are_conversations_are_learnt_as_such_beside_other_te
     assert {corpus.source.format for corpus in recipe.corpora} == {"text"} and len(recipe.corpora) == 2
     chosen = choose(judged(talks_of_text), Wishes(3600.0, chat=True), fixed_speed())
     assert not chosen.conversations and [one.corpus.shape.format for one in chosen.corpora] == ["text"]
-    assert any("learnt as text: add a folder of other texts" in note for note in notes(chosen))
+    assert any("learnt as text: add other texts" in note for note in notes(chosen))
 
 
 def test_a_conversation_among_many_texts_says_nothing_about_files_that_are_not_looked_at(
