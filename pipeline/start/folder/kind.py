@@ -20,8 +20,9 @@ MEASURED_BYTES = 1 << 20
 # Rules that cut only what nobody wrote as text, and of the last one the share of the lines from which on a
 # text is a chat, unless so many lines are those of a log, or its times are those of a time table.
 CUT = (EditRule.GUTENBERG, EditRule.FRONT_MATTER, EditRule.MESSAGE_TIMES)
-LEAST_MESSAGES, MOST_LEVELS = 0.2, 0.1
-_LEVEL = re.compile(r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b")
+LEAST_MESSAGES, MOST_OTHERS = 0.2, 0.1
+_OF_LOGS = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
+_OF_LOGS_AND_TABLES = re.compile(rf"{_OF_LOGS}|[0-9]:[0-9]{{2}} ?[-\u2013] ?[0-9]{{1,2}}:[0-9]{{2}}")
 _COLUMN = re.compile(r"[^\t\n]+\t(?! ?From)")
 _OF_LINE = ("[LINE]", "\ufeff[LINE]")
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
@@ -106,8 +107,8 @@ def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
         columns = filter(_COLUMN.match, cuts.column("text").to_pylist())
         found[EditRule.MESSAGE_TIMES] -= len(list(columns))
     if found[EditRule.MESSAGE_TIMES] < LEAST_MESSAGES * len(lines) or sum(
-        bool(_LEVEL.search(line)) for line in lines
-    ) > MOST_LEVELS * len(lines):
+        bool(_OF_LOGS_AND_TABLES.search(line)) for line in lines
+    ) > MOST_OTHERS * len(lines):
         found[EditRule.MESSAGE_TIMES] = 0
     return tuple(rule for rule in CUT if found[rule])
 

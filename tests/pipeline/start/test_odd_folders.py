@@ -518,6 +518,7 @@ def _of_line(number: int) -> str:
         ("[홍길동] [오후 3:04] {}\n", True),
         ("18:22 <ann> {}\n", True),
         ("18:22\tPlatform 3\t{}\n", False),  # a time table
+        ("2024-03-12 18:22 - 19:00 {}\n", False),
         ("[2024-03-12 18:22:01] main.ERROR: {}\n", False),  # a log
         ("2024-03-12 18:22:01 - main - INFO - {}\n", False),
     ],
