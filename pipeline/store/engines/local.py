@@ -284,12 +284,13 @@ def _without_program() -> Iterator[None]:
 def _begin_worker() -> None:
     with suppress(OSError):  # out of memory, Linux ends a worker rather than the run
         Path("/proc/self/oom_score_adj").write_text("500")
-    # Python would wait for the threads that the user's code has begun.
-    multiprocessing.util.Finalize(None, _end_worker, exitpriority=-1000)
+    # Python would wait for the threads that the user's code has begun, and from 3.12 on before it finalizes.
+    threading._register_atexit(_end_worker)  # type: ignore[attr-defined]
     _end_with_parent()
 
 
 def _end_worker() -> None:
+    multiprocessing.util._exit_function()  # type: ignore[attr-defined]
     for printed in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed
             printed.flush()
