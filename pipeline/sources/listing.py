@@ -91,11 +91,14 @@ def _local(pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, Sourc
 def _exists(path: Path, raises: bool) -> bool:
     """Whether it is there. Of one in a closed directory nobody can say: `raises` OSError, or it is not."""
     try:
-        return path.exists()
+        path.stat()  # `exists` does not raise from Python 3.14 on
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     except OSError:
         if raises:
             raise
         return False
+    return True
 
 
 def _globbed(pattern: Path, wanted: Callable[[str], bool]) -> list[tuple[str, LocalFile]]:

@@ -265,7 +265,8 @@ def path_of(text: str) -> Path:
     """Raises TrainerError for text that cannot be a path: too long, or with a NUL in it."""
     path = Path(text)
     try:
-        path.exists()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # `exists` does not raise from Python 3.14 on
     except (OSError, ValueError) as error:
         raise TrainerError(f"{text[:SHOWN_OF_PATH]!r} is not a path: {error}") from None
     return path
