@@ -36,7 +36,7 @@ def load(reference: str) -> Code:
     if not colon:
         raise PluginError(f"{reference!r}: name a function or class in a module as `package.module:name`")
     found: Any = _module(module_name)
-    where = f"{module_name} ({found.__file__ or 'a package'})"
+    where = f"{module_name} ({getattr(found, '__file__', 'a part of Python') or 'a package'})"
     for name in path.split("."):
         if not hasattr(found, name):
             hint = did_you_mean(name, dir(found))

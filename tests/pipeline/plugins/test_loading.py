@@ -48,7 +48,8 @@ def test_what_a_module_prints_is_not_in_the_results_of_a_command(
             "there is no module 'my_absent_module': put it beside the recipe, install its package",
         ),
         ("is-prose", "'is-prose': name a function or class in a module as `package.module:name`"),
-        ("math:pi", "'math:pi' is of type float: name a function or a class"),
+        ("sys:maxsize", "'sys:maxsize' is of type int: name a function or a class"),
+        ("sys:absent", "'sys:absent': sys \\(a part of Python\\) has no 'absent'"),
     ],
 )
 def test_a_name_that_leads_nowhere_says_what_to_write(code: Path, reference: str, said: str) -> None:
