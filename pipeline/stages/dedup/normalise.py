@@ -64,8 +64,10 @@ class Characters(NamedTuple):
 
 def _flags(character: str) -> int:
     mark = unicodedata.category(character)[0] == "M"
-    # Hangul vowels and final consonants are the only non-marks that compose with the character before them.
-    unsure = mark or "\u1160" <= character <= "\u11ff" or not unicodedata.is_normalized("NFC", character)
+    # The only non-marks that compose with the character before them are vowels and final consonants of Hangul
+    # and, from Unicode 16 on, vowels of Kirat Rai.
+    joins = "\u1160" <= character <= "\u11ff" or "\U00016d63" <= character <= "\U00016d6a"
+    unsure = mark or joins or not unicodedata.is_normalized("NFC", character)
     return WORD * character.isalnum() | MARK * mark | SPACE * character.isspace() | NFC_UNSURE * unsure
 
 
