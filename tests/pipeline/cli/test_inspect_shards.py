@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from hashlib import sha256
@@ -111,8 +112,8 @@ def test_one_split_of_one_corpus(run: Run) -> None:
 @pytest.mark.parametrize(
     ("damage", "said_of_it"),
     [
-        (lambda prefix: os.truncate(idx_path(prefix), 174), ".idx has 174 bytes instead of 182"),
-        (lambda prefix: bin_path(prefix).unlink(), ".bin is missing"),
+        (lambda prefix: os.truncate(idx_path(prefix), 40), r"\.idx has 40 bytes instead of [0-9]+"),
+        (lambda prefix: bin_path(prefix).unlink(), r"\.bin is missing"),
     ],
 )
 def test_a_file_that_is_cut_or_gone_is_named_with_the_way_out(
@@ -122,7 +123,7 @@ def test_a_file_that_is_cut_or_gone_is_named_with_the_way_out(
     status, said = run("inspect-shards")
     assert status == 2
     assert said.count("\n") == 1
-    assert f"{said_of_it}: materialize token_shards/test_second, which moves" in said
+    assert re.search(f"{said_of_it}: materialize token_shards/test_second, which moves", said)
 
 
 def test_a_directory_of_shards_is_read_with_the_tokenizer_beside_it(run: Run, tmp_path: Path) -> None:

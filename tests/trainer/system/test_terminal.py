@@ -100,7 +100,7 @@ with terminal.doing("the whole"):
 
 def test_ctrl_c_leaves_a_clean_terminal() -> None:
     script = "with terminal.doing('waiting'):\n    time.sleep(60)\n"
-    with shown_by(script) as shown:
+    with shown_by(script, PYTHON_COLORS="0") as shown:
         shown.until(lambda lines: "waiting" in lines[-1])
         shown.press(CTRL_C)
         assert shown.to_the_end() != 0
