@@ -24,6 +24,7 @@ from pipeline.sources.formats.rows import Columns, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, is_busy, persistently
+from pipeline.store import without_pandas
 from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
 
@@ -193,6 +194,7 @@ class HubSource:
             raise OfflineError(str(self._error(f"{message} {self.config.name}"))) from error
 
     def _builder(self, commit: str) -> "DatasetBuilder":
+        without_pandas.bring_in()
         from datasets import load_dataset_builder
 
         try:

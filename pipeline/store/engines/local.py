@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from pipeline.store import without_pandas
 from pipeline.store.errors import PipelineError
 from pipeline.store.params import Params, form
 from trainer.system import terminal
@@ -176,7 +178,7 @@ class LocalEngine:
             self._pool = ProcessPoolExecutor(
                 self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
             )
-        sharing = _Sharing(self._pool, function, tasks, here)
+        sharing = _Sharing(self._pool, function if here else partial(_with_pandas, function), tasks, here)
         with _without_program():
             for _ in range(min(self.workers, len(tasks)) - here):
                 sharing.feed()
@@ -284,9 +286,16 @@ def _without_program() -> Iterator[None]:
 def _begin_worker() -> None:
     with suppress(OSError):  # out of memory, Linux ends a worker rather than the run
         Path("/proc/self/oom_score_adj").write_text("500")
+    without_pandas.leave_out()
     # Python would wait for the threads that the user's code has begun, and from 3.12 on before it finalizes.
     threading._register_atexit(_end_worker)  # type: ignore[attr-defined]
     _end_with_parent()
+
+
+def _with_pandas(function: Callable[[Task], Result], task: Task) -> Result:
+    """For the user's code, which may use it."""
+    without_pandas.bring_in()
+    return function(task)
 
 
 def _end_worker() -> None:

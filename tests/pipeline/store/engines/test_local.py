@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from textwrap import dedent
 
+import pyarrow as pa
 import pytest
 
+from pipeline.plugins.loading import load
 from pipeline.store.engines.local import LocalEngine, WorkerLostError
 from tests.integration.project import until
 
@@ -63,6 +66,36 @@ def test_workers_do_not_run_the_command_that_was_typed() -> None:
 def test_a_worker_has_not_run_its_program() -> None:
     engine = LocalEngine(workers=2, processes_pay_above=0)
     assert not any(engine.map(has_run_its_program, range(8), input_bytes=1, what="test"))
+    engine.close()
+
+
+def has_pandas(_: int) -> bool:
+    pa.array(["text"])
+    time.sleep(0.05)
+    return multiprocessing.parent_process() is not None and "pandas" in sys.modules
+
+
+def nulls_of_columns(own_code: str) -> list[int]:
+    return [pa.array(column).null_count for column in load(own_code)()]
+
+
+def test_a_worker_imports_pandas_for_code_of_the_user_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a third of a worker's start. Without it, pyarrow takes what is missing for NaN."""
+    code = """
+        import pandas
+
+        def columns():
+            yield pandas.Series([1.0, float("nan")])
+            yield pandas.Series(["text", None], dtype="object")
+    """
+    (tmp_path / "own_columns.py").write_text(dedent(code))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    engine = LocalEngine(workers=2, processes_pay_above=0)
+    assert set(engine.map(has_pandas, range(40), input_bytes=1, what="test")) == {False}
+    found = engine.map(nulls_of_columns, ["own_columns:columns"], input_bytes=1, what="test", own=["own"])
+    assert [*found] == [[1, 1]]
     engine.close()
 
 
