@@ -383,7 +383,9 @@ def _without_text(content: _Read, table: Path | None) -> str:
 
 def _of_one_object(content: _Read) -> str:
     """What to do with a file of one object that holds a list of rows; empty if it is none."""
-    if len(content.rows) == 1 and (why := exported_chat(json.dumps(content.rows[0], default=str).encode())):
+    if len(content.rows) != 1:
+        return ""
+    if why := exported_chat(json.dumps(content.rows[0], default=str).encode()):
         return why
-    place = list_of_rows(content.rows[0]) if len(content.rows) == 1 else ""
+    place = list_of_rows(content.rows[0])
     return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""
