@@ -47,8 +47,8 @@ def read_text(
             try:
                 decoded = universal_newlines(text.decode())
                 if separator is not None and not (decoded := decoded.strip("\n")).strip():
-                    continue
-                if talks:
+                    pass
+                elif talks:
                     yield from reader.add(row, {"text": decoded})
                 else:
                     document = SourceDocument(location(reader.file, offset), decoded, row, reader.file)

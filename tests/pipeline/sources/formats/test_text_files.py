@@ -68,3 +68,9 @@ def test_of_a_damaged_file_all_documents_before_the_damage_are_read(tmp_path: Pa
     rows, rejects = documents_and_rejects(tmp_path / "*", document_separator="END")
     assert [row["text"] for row in rows][:2] == ["story 0", "story 1"] and len(rows) > 1000
     assert len(rejects) == 1
+
+
+def test_the_place_of_a_piece_counts_what_was_left_out_before_it(tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_bytes(b"\n" * 3000 + b"\xff the end")
+    rows, (rejected,) = documents_and_rejects(tmp_path / "*", document_separator="END", piece_bytes=1024)
+    assert rows == [] and rejected.detail.startswith("byte 3000 of the file: ")
