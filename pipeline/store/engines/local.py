@@ -135,6 +135,7 @@ class LocalEngine:
         self.workers = workers or len(os.sched_getaffinity(0))
         self.processes_pay_above = processes_pay_above
         self._pool: ProcessPoolExecutor | None = None
+        self._processes = 0
 
     def map(
         self,
@@ -173,12 +174,8 @@ class LocalEngine:
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, here: bool
     ) -> Iterator[Result]:
         """`here`: also in this process."""
-        if self._pool is None:
-            # Forking after compiled kernels or tokenizers have run can hang.
-            self._pool = ProcessPoolExecutor(
-                self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
-            )
-        sharing = _Sharing(self._pool, function if here else partial(_with_pandas, function), tasks, here)
+        pool = self._pool_of(self.workers - here)
+        sharing = _Sharing(pool, function if here else partial(_with_pandas, function), tasks, here)
         with _without_program():
             for _ in range(min(self.workers, len(tasks)) - here):
                 sharing.feed()
@@ -191,6 +188,19 @@ class LocalEngine:
                 yield finished.pop(following)
         finally:
             sharing.stop()
+
+    def _pool_of(self, processes: int) -> ProcessPoolExecutor:
+        """At least so many. More than can work at a time would be started, too: a task that is submitted when
+        another ends finds no idle process yet.
+        """
+        if self._pool is None or self._processes < processes:
+            self.close()
+            self._processes = processes
+            # Forking after compiled kernels or tokenizers have run can hang.
+            self._pool = ProcessPoolExecutor(
+                processes, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
+            )
+        return self._pool
 
     def close(self) -> None:
         """Ends the worker processes."""

@@ -47,8 +47,14 @@ def test_large_work_is_spread_over_processes_and_small_work_is_not() -> None:
     spread = set(engine.map(process_of, range(40), input_bytes=1000, what="test"))
     assert os.getpid() in spread
     assert len(spread) == 2
+    # a third would start, and take the time of both, though nothing is ever given to it
+    assert len(engine._pool._processes) == 1
     # the other process is there now, so small work goes to it too
     assert set(engine.map(process_of, range(4), input_bytes=999, what="test")) == spread
+    # code of the user has as many processes, none of which is this one
+    own = set(engine.map(process_of, range(40), input_bytes=999, what="test", own=["code"]))
+    assert os.getpid() not in own
+    assert len(own) == 2
     engine.close()
 
 
