@@ -244,7 +244,8 @@ def _unnoticed_deletions(instance: dg.DagsterInstance, asset: dg.AssetKey, missi
     for key in sorted(key for key in missing & made.keys() if noted.get(key, 0) < made[key]):
         filters = dg.AssetRecordsFilter(asset, asset_partitions=[key])
         entry = instance.fetch_materializations(filters, limit=1).records[0].asset_materialization
-        if entry and not Path(str(entry.metadata["path"].value)).exists():
+        path = entry and entry.metadata.get("path")  # none in an entry that a person reported in the UI
+        if not (path and Path(str(path.value)).exists()):
             found.append(key)
     return found
 

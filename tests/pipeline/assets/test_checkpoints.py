@@ -92,6 +92,17 @@ def test_a_deleted_checkpoint_is_noted_once_and_can_no_longer_be_evaluated(
         assert deleted(instance) == [FIRST, SECOND]
 
 
+def test_an_entry_that_a_person_reported_is_noted_as_deleted_and_stops_nothing(
+    store: Store, instance: dg.DagsterInstance
+) -> None:
+    shutil.rmtree(directory(store, FIRST))
+    for key in (FIRST, SECOND):  # "Report materialization" in the UI
+        instance.report_runless_asset_event(dg.AssetMaterialization(KEY, partition=key))
+    for _ in range(2):
+        assert update_weights(instance, store) == [SECOND, THIRD]
+        assert deleted(instance) == [FIRST]
+
+
 def test_the_checkpoints_of_another_store_are_not_taken_for_deleted(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
