@@ -296,18 +296,20 @@ def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
 
 
 def _accepted(kind: type[PipelineResources], config: dict[str, Any]) -> dict[str, Any]:
-    """Raises SettingsError for settings that nothing accepts, and for an unwritable store."""
+    """Raises SettingsError for settings that nothing accepts, a recipe that was broken since it was read, and
+    an unwritable store.
+    """
+    refused = []
     try:
         check_place(default_store(stored_at(kind.used.path)).root)
-    except StoreError as error:
+        for variant in (BASE, *load_recipe(kind.used.path).all_variants):
+            workshop = kind(**config)
+            workshop._variant = variant
+            try:
+                _ = workshop.recipe
+                return config
+            except SettingsError as error:
+                refused.append(error)
+    except PipelineError as error:
         raise SettingsError(str(error)) from None
-    refused = []
-    for variant in (BASE, *load_recipe(kind.used.path).all_variants):
-        workshop = kind(**config)
-        workshop._variant = variant
-        try:
-            _ = workshop.recipe
-            return config
-        except SettingsError as error:
-            refused.append(error)
     raise refused[0]

@@ -115,6 +115,26 @@ def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path
         definition.apply_config_mapping(given(7))
 
 
+@pytest.mark.parametrize(
+    ("was", "became", "said"),
+    [
+        ("corpora:", "corpora: [", "not valid YAML: line "),
+        ("seq_len:", "sequence:", "training: unknown key 'sequence'"),
+        ("a file that is gone", "", "no such recipe"),
+    ],
+)
+def test_a_recipe_that_was_broken_since_the_ui_read_it_is_refused_in_its_own_words(
+    file: Path, was: str, became: str, said: str
+) -> None:
+    definition = checked(with_values_of(load_recipe(file)))
+    text = file.read_text()
+    file.write_text(text.replace(was, became, 1)) if was in text else file.unlink()
+    with pytest.raises(dg.DagsterError) as refused:
+        definition.apply_config_mapping({"config": {}})
+    assert isinstance(refused.value, RecipeError)
+    assert str(refused.value).startswith(f"{file}: {said}")
+
+
 @pytest.mark.parametrize("place", ["file", "/proc/nowhere"])
 def test_a_store_that_cannot_be_written_is_refused_before_there_is_a_run(
     file: Path, place: str, monkeypatch: pytest.MonkeyPatch
