@@ -19,7 +19,9 @@ from trainer.system.history import NAME_LENGTH
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"
 WAITS_TAG = "waits for"
+RUN_KEY_TAG, SENSOR_TAG = "dagster/run_key", "dagster/sensor_name"
 RETOKENIZE = "retokenize"
+CHECKPOINT_SAVED = "checkpoint_saved"
 RECENT = 100  # runs, among which the newest training is looked for
 
 
@@ -96,7 +98,7 @@ def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
     job = used.name(EVALUATE)
 
     @dg.sensor(
-        name=used.name("checkpoint_saved"),
+        name=used.name(CHECKPOINT_SAVED),
         job_name=job,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -116,17 +118,21 @@ def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
         missing = [
             key for key in saved if key not in evaluated and not (canceled and key.startswith(f"{canceled}-"))
         ]
-        requests = _evaluations(context.instance, job, missing)
+        asked = _evaluations(context.instance, job, missing)
         if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
             answered = context.instance.get_materialized_partitions(used.asset(keys.BENCHMARKS))
-            requests += [
+            asked += [
                 dg.RunRequest(run_key=f"benchmarks of {key}", partition_key=key)
                 for key in saved
                 if key in evaluated - answered
             ]
+        requests = _not_yet_started(context.instance, used.name(CHECKPOINT_SAVED), asked)
         left = (
             f", but those of {canceled}, which was canceled, wait for the next training" if canceled else ""
         )
+        if asked:
+            names = ", ".join(sorted({str(request.partition_key) for request in asked}))
+            left = f", or has a run of `{job}`. If that failed or was canceled, start it again: {names}{left}"
         reason = None if requests else f"every checkpoint on disk has been evaluated{left}"
         return dg.SensorResult(requests, skip_reason=reason)
 
@@ -148,6 +154,16 @@ def _evaluations(instance: dg.DagsterInstance, job: str, names: Sequence[str]) -
         *(dg.RunRequest(run_key=name, partition_key=name) for name in names),
         *(dg.RunRequest(run_key=f"{name} again", partition_key=name) for name in failed),
     ]
+
+
+def _not_yet_started(
+    instance: dg.DagsterInstance, sensor: str, requests: Sequence[dg.RunRequest]
+) -> list[dg.RunRequest]:
+    """The requests whose key has no run yet. Dagster would start no second one, and give no reason."""
+    tags = {SENSOR_TAG: sensor, RUN_KEY_TAG: [str(request.run_key) for request in requests]}
+    runs = instance.get_runs(dg.RunsFilter(tags=tags)) if requests else ()
+    started = {run.tags[RUN_KEY_TAG] for run in runs}
+    return [request for request in requests if request.run_key not in started]
 
 
 def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun], name: str) -> None:

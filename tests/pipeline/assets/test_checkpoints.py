@@ -151,6 +151,38 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
     assert asked() == {FIRST, f"{FIRST} again"}  # Dagster starts a run for a key once
 
 
+def test_a_checkpoint_whose_evaluation_a_person_canceled_is_named_and_not_asked_for_again(
+    store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
+    evaluated(instance, THIRD)
+
+    def tick() -> tuple[set[str | None], str]:
+        with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
+            result = new_checkpoint_sensor()(context)
+        assert isinstance(result, dg.SensorResult)
+        said = result.skip_reason.skip_message if isinstance(result.skip_reason, dg.SkipReason) else ""
+        return {request.run_key for request in result.run_requests or ()}, said or ""
+
+    def started(key: str, sensor: str) -> None:
+        tags = {"dagster/sensor_name": sensor, "dagster/run_key": key, "dagster/partition": key}
+        instance.create_run_for_job(evaluate_job(""), status=dg.DagsterRunStatus.CANCELED, tags=tags)
+
+    assert tick() == ({FIRST, SECOND}, "")
+    started(FIRST, "checkpoint_saved")
+    started(SECOND, "another")
+    assert tick() == ({SECOND}, "")
+    started(SECOND, "checkpoint_saved")
+    requests, said = tick()
+    assert not requests
+    assert said.endswith(
+        f"has a run of `evaluate`. If that failed or was canceled, start it again: {FIRST}, {SECOND}"
+    )
+    evaluated(instance, FIRST)
+    evaluated(instance, SECOND)
+    assert tick() == (set(), "every checkpoint on disk has been evaluated")
+
+
 def test_a_run_that_will_wait_to_train_says_for_whom_since_when_and_what_to_do(
     instance: dg.DagsterInstance,
 ) -> None:
