@@ -30,6 +30,8 @@ FIGURES = {
     "held_out_bytes": "held-out bytes",
     "validation_tokens": "held-out tokens",
 }
+# The columns of a table, all of them of held-out text. With longer names it is wider than the page.
+PER_CORPUS = {"bits_per_byte": "bits per byte", "validation_tokens": "tokens", "validation_bytes": "bytes"}
 # How long a checkpoint keeps the optimizer's state, by `training.checkpoint.optimizer`.
 OPTIMIZER_KEPT = {
     "all": "as long as the checkpoint",
@@ -279,9 +281,12 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     """The scores on all held-out text and on each corpus, with those of compressors where they are known."""
     figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
+    named = {
+        corpus: {PER_CORPUS.get(name, name): number for name, number in numbers.items()}
+        for corpus, numbers in evaluation["per_corpus"].items()
+    }
     rows = (
-        {"corpus": name, **dict.fromkeys(numbers), **rounded(numbers)}
-        for name, numbers in evaluation["per_corpus"].items()
+        {"corpus": corpus, **dict.fromkeys(numbers), **rounded(numbers)} for corpus, numbers in named.items()
     )
     return {**rounded(figures | evaluation.get("compressors", {})), "per corpus": table(rows)}
 
@@ -303,12 +308,11 @@ def _lineage(checkpoint: Checkpoint, used: UsedRecipe) -> dict[str, Any]:
 
 
 def _documents(checkpoint: Checkpoint, name: str) -> dict[str, str | int]:
-    """A corpus at a checkpoint: its version, the documents each stage kept, the tokens trained on."""
+    """A corpus at a checkpoint: the documents that each stage kept, the tokens trained on."""
     assets = checkpoint.lineage["assets"]
     raw, quality = assets[keys.raw(name)], assets[keys.quality(name)]
     return {
         "corpus": name,
-        "raw": raw["data_version"][:SHOWN],
         "documents": raw["counts"]["documents"],
         "kept by quality": quality["counts"]["kept"],
         "kept by dedup": checkpoint.lineage["dedup"].get(name, {}).get("kept", 0),
@@ -317,11 +321,13 @@ def _documents(checkpoint: Checkpoint, name: str) -> dict[str, str | int]:
 
 
 def _epochs(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
-    """The revision of a corpus, its tokens, and how often they were trained on by then."""
+    """The version and the revision of a corpus, its tokens, and how often they were trained on by then."""
     assets = checkpoint.lineage["assets"]
+    raw = assets[keys.raw(name)]
     return {
         "corpus": name,
-        "revision": assets[keys.raw(name)]["inputs"].get("revision", "-")[:SHOWN],
+        "raw": raw["data_version"][:SHOWN],
+        "revision": raw["inputs"].get("revision", "-")[:SHOWN],
         "train tokens": assets[keys.token_shards(name)]["counts"]["train_tokens"],
         "epochs until then": round(checkpoint.epochs(name), 4),
     }

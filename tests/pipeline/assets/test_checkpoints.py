@@ -341,4 +341,11 @@ def test_a_corpus_whose_text_the_tokenizer_loses_has_no_bits_per_byte_on_the_pag
     found = checkpoints.evaluated({**losing, "per_corpus": {"a": exact, "b": losing}})
     assert "bits per byte" not in found
     rows = [record.data for record in found["per corpus"].records]
-    assert [row["bits_per_byte"] for row in rows] == [1.2346, None]
+    assert [row["bits per byte"] for row in rows] == [1.2346, None]
+
+
+def test_the_table_of_corpora_has_the_words_of_the_page_in_its_columns() -> None:
+    numbers = {"loss": 2.0, "bits_per_byte": 1.2, "validation_tokens": 9, "validation_bytes": 30}
+    found = checkpoints.evaluated({**numbers, "per_corpus": {"a": numbers}})
+    (row,) = (record.data for record in found["per corpus"].records)
+    assert row == {"corpus": "a", "loss": 2.0, "bits per byte": 1.2, "tokens": 9, "bytes": 30}
