@@ -471,10 +471,26 @@ def test_a_run_whose_recipe_became_invalid_fails_with_the_reason_before_its_step
         assert {record.status.value for record in latest} <= {"SUCCEEDED", "FAILED"}  # as before this run
 
 
-def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("was", "became", "problem"),
+    [
+        (
+            "max_tokens: 16384",
+            "max_tokens: 1000",
+            "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024",
+        ),
+        ("quality: docs", "quality: [docs", "not valid YAML: line 13: expected ',' or ']', but got ':'"),
+        ("quality: docs", "quality: \udcff", "is not UTF-8 at byte 175: save it as UTF-8"),
+    ],
+)
+def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(
+    was: str, became: str, problem: str, tmp_path: Path
+) -> None:
     project = make_project(tmp_path)
-    project.recipe["training"] = {**project.recipe["training"], "max_tokens": 1000}
-    environment = project.environment()
+    environment, recipe = project.environment(), tmp_path / "recipe.yaml"
+    text = recipe.read_text().replace(str(tmp_path), "/data")
+    assert was in text
+    recipe.write_text(text.replace(was, became), encoding="utf-8", errors="surrogateescape")
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         run = instance.create_run_for_job(train_job(), job_code_origin=of_module("pipeline.definitions"))
         waited = ExecuteRunArgs(of_module("pipeline.definitions"), run.run_id, instance.get_ref())
@@ -482,8 +498,7 @@ def test_a_run_whose_recipe_was_broken_while_it_waited_is_told_with_the_mistake(
         (failed,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
         context = dg.build_run_status_sensor_context("run_failed", failed.get_dagster_event(), instance, run)
         said = alerts.reason(context.for_run_failure())
-    problem = "training: max_tokens 1000 is not a multiple of global_batch_tokens 512; set it to 1024"
-    assert said == f"{tmp_path / 'recipe.yaml'}: {problem}"
+    assert said == f"{recipe}: {problem}"
 
 
 def test_each_checkpoint_that_is_kept_is_evaluated_once(

@@ -126,7 +126,8 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     if failed := context.failure_event.job_failure_data:  # None of a run whose process is gone
         errors.append(failed.error)
     for error in filter(None, errors):
-        while error.cause:
+        # A mistake in the recipe has a cause of its own, such as YAML's, which names no file.
+        while error.cause and (error.cls_name or "").startswith("Dagster"):
             error = error.cause
         return f"{_message(error)}{removed_since(error.cls_name or '')}"
     # Dagster's server notes how the process ended before it marks the run as failed "from outside".
