@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,6 +79,31 @@ def test_a_failed_run_is_told_to_the_webhook_with_its_reason(
     )
     # the form that Slack and others take
     assert message["text"].endswith(f"failed: {message['reason']}")
+
+
+def test_a_run_that_failed_a_check_is_told_with_what_the_check_found() -> None:
+    said = "quality rejects 75 of 78 documents (96.2%), the limit is 50.0%"
+    found = {"enough_is_kept": (False, said), "intact": (True, "all is well"), "short": (False, "a warning")}
+    specs = [dg.AssetCheckSpec(name, asset="quality", blocking=name != "short") for name in found]
+
+    @dg.asset(check_specs=specs)
+    def quality() -> Iterator[dg.MaterializeResult]:
+        results = [
+            dg.AssetCheckResult(
+                check_name=name,
+                passed=passed,
+                description=text,
+                severity=dg.AssetCheckSeverity.WARN if name == "short" else dg.AssetCheckSeverity.ERROR,
+            )
+            for name, (passed, text) in found.items()
+        ]
+        yield dg.MaterializeResult(check_results=results)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([quality], instance=instance, raise_on_error=False)
+        failure = next(event for event in result.all_events if event.is_run_failure)
+        context = dg.build_run_status_sensor_context("run_failed", failure, instance, result.dagster_run)
+        assert alerts.reason(context.for_run_failure()) == f"quality: {said}"
 
 
 @pytest.mark.parametrize("section", [[], ["sft"], ["dpo"]])

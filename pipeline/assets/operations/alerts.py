@@ -112,9 +112,19 @@ def reason(context: dg.RunFailureSensorContext) -> str:
         failure = event.step_failure_data
         described = failure.user_failure_data and failure.user_failure_data.description
         # A step that never ran because another failed has no reason of its own.
-        text = described or (_message(failure.error) if failure.error else "")
+        text = described or _failed_checks(context, event.step_key)
+        text = text or (_message(failure.error) if failure.error else "")
         reasons.append(f"{(event.step_key or '').replace('__', '/')}: {text}")
     return "; ".join(reasons) or _outside_steps(context)
+
+
+def _failed_checks(context: dg.RunFailureSensorContext, step: str | None) -> str:
+    """What the blocking checks of a step said that did not pass. Dagster's own message only names them."""
+    evaluated = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    records = context.instance.get_records_for_run(context.dagster_run.run_id, of_type=evaluated).records
+    events = [record.event_log_entry.dagster_event for record in records]
+    found = [event.asset_check_evaluation_data for event in events if event and event.step_key == step]
+    return "; ".join(one.description or "" for one in found if not one.passed and one.blocking)
 
 
 def _outside_steps(context: dg.RunFailureSensorContext) -> str:
