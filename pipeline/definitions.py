@@ -9,6 +9,7 @@ gc.disable()
 from pipeline.assets.operations.console import (
     explain_on_exit,
     keep_output_to_the_end,
+    repeat_lost_interrupts,
     show_activities,
     use_by_default,
 )
@@ -25,6 +26,7 @@ explain_on_exit()
 keep_logs_open()
 use_by_default()
 keep_output_to_the_end()
+repeat_lost_interrupts()
 # also for a run of chosen assets no process for each step
 defs = definitions(OWN, dg.in_process_executor)
 

@@ -1,10 +1,12 @@
 """The log of a run in the terminal: a line for each message that matters, and what is being done below."""
 
 import logging
+import os
 import re
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -105,6 +107,21 @@ def keep_output_to_the_end() -> None:
     # An interrupt can arrive while SQLAlchemy closes a file, which logs a stack trace and passes it on.
     if logging.lastResort:
         logging.lastResort.addFilter(_is_no_interrupt)
+
+
+def repeat_lost_interrupts() -> None:
+    """Interrupts this process again if an interrupt came in `__del__` or in the callback of a weak reference,
+    as at the end of an import. Python prints what is raised there and goes on, and so would a canceled run.
+    """
+    usual = sys.unraisablehook
+
+    def again(lost: Any) -> None:
+        if issubclass(lost.exc_type, dg.DagsterExecutionInterruptedError | KeyboardInterrupt):
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        else:
+            usual(lost)
+
+    sys.unraisablehook = again
 
 
 def _has_not_read(process: int, path: str) -> bool:

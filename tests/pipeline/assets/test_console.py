@@ -252,3 +252,33 @@ def test_a_line_begins_with_what_a_person_calls_the_asset_or_the_job(
     logger = console(dg.build_init_logger_context())
     logger.info("begins", extra={"dagster_meta": facts})
     assert capsys.readouterr().err[len("12:00:00  ") :].startswith(begins)
+
+
+def test_an_interrupt_that_comes_where_python_drops_exceptions_stops_the_run_all_the_same() -> None:
+    """A run that was canceled as an import ended went on for as long as it took."""
+    program = """
+import os, signal, time, dagster as dg
+from pipeline.assets.operations.console import repeat_lost_interrupts
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+@dg.op
+def step():
+    Dropped()
+    time.sleep(5)
+    print("went on")
+
+@dg.job(executor_def=dg.in_process_executor)
+def works():
+    step()
+
+repeat_lost_interrupts()
+with dg.DagsterInstance.ephemeral() as instance:
+    run = works.execute_in_process(instance=instance, raise_on_error=False)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "went on" not in done.stdout
+    assert "DagsterExecutionInterruptedError" in done.stderr
