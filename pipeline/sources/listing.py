@@ -150,7 +150,10 @@ def _directories(root: Path) -> Iterator[Path]:
         within = [links.pop(0)]
         while within:
             directory = within.pop()
-            stat = directory.stat()
+            try:
+                stat = directory.stat()
+            except FileNotFoundError:  # since it was listed
+                continue
             if (stat.st_dev, stat.st_ino) in seen:
                 continue
             seen.add((stat.st_dev, stat.st_ino))

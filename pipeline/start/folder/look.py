@@ -271,7 +271,7 @@ def _programs_apart(names: Sequence[str], files: Mapping[str, LocalFile]) -> Ite
         is_program = format_of(name)[0] in PROGRAMS
         sides[is_program].append(name)
         sizes[is_program] += size_of(files[name])
-    yield from sides if min(sizes) >= LEAST_APART * sum(sizes) else [names]
+    yield from sides if all(sides) and min(sizes) >= LEAST_APART * sum(sizes) else [names]
 
 
 def _corpus(

@@ -180,14 +180,21 @@ class _Beginning:
 
 
 def sampled(name: str, file: LocalFile) -> FileSample:
-    """The sample of a file. A file that cannot be read has the reason as its `problem`."""
-    plain, compression = format_of(name)
+    """The sample of a file. A file that cannot be read, or not to the end, since others write and delete
+    files meanwhile, has the reason as its `problem`.
+    """
     try:
-        beginning = _beginning(name, file)
+        return _sampled(name, file)
     except OSError as error:
         return FileSample(None, problem=error.strerror or str(error))
-    except SourceError as error:  # of a package that is missing
+    except (SourceError, pa.ArrowInvalid) as error:  # of a package that is missing; of a table that was cut
         return FileSample(None, problem=str(error))
+
+
+def _sampled(name: str, file: LocalFile) -> FileSample:
+    plain, compression = format_of(name)
+    size = file.size()
+    beginning = _beginning(name, file)
     content = beginning.content
     if any(content.texts) and not any(map(_LETTER.search, content.texts)):
         problem = f"holds neither letters nor digits in its first {beginning.size:,} bytes"
@@ -198,7 +205,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
     if shape is None or not texts:
         return FileSample(None, columns=columns, problem=_without_text(content, table))
     blank, problem = _as_the_job_reads(name, beginning.head, shape)
-    share = _share_of_text(plain, beginning, texts, size_of(file))
+    share = _share_of_text(plain, beginning, texts, size)
     problem = _problem_of_column(plain, content, shape, table) or problem
     is_one_object = plain in JSON_LINES and len(content.rows) == 1
     if not problem and is_one_object and share < 0.5 and _may_be_settings(shape):
@@ -211,7 +218,7 @@ def sampled(name: str, file: LocalFile) -> FileSample:
         return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
     has_ids = any(row.get(DEFAULT_ID_COLUMN) not in ("", None) for row in content.rows)
     share = share if plain in ZIPPED else min(share, 1.0)
-    unpacked = _unpacked_share(plain, compression, file) * _as_utf8(texts, shape.encoding)
+    unpacked = _unpacked_share(plain, compression, file, size) * _as_utf8(texts, shape.encoding)
     return FileSample(shape, tuple(texts), share * unpacked, columns, blank, has_ids)
 
 
@@ -268,7 +275,7 @@ def _share_of_text(plain: str, beginning: _Beginning, texts: Sequence[str], size
         in_all = sum(len(name) + len(str(value)) + 6 for row in rows for name, value in row.items())
         return sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
     if plain in (*ENCODED_BY_THEMSELVES, *SUBTITLES):
-        return sum(len(text.encode()) for text in texts) / min(beginning.size, size)
+        return sum(len(text.encode()) for text in texts) / max(1, min(beginning.size, size))
     return 1.0
 
 
@@ -278,12 +285,12 @@ def _as_utf8(texts: Sequence[str], encoding: str) -> float:
     return len(text.encode("utf-8", "replace")) / len(text.encode(encoding, "replace"))
 
 
-def _unpacked_share(plain: str, compression: str, file: LocalFile) -> float:
-    """Unpacked bytes for each byte on disk."""
+def _unpacked_share(plain: str, compression: str, file: LocalFile, size: int) -> float:
+    """Unpacked bytes for each byte of a file of `size` bytes."""
     if plain == ".parquet":
         metadata = pq.read_metadata(file.path)
         groups = range(metadata.num_row_groups)
-        return sum(metadata.row_group(number).total_byte_size for number in groups) / size_of(file)
+        return sum(metadata.row_group(number).total_byte_size for number in groups) / max(1, size)
     return PACKED_SHARE if compression else 1.0
 
 
