@@ -50,7 +50,7 @@ def groundwork() -> NoReturn:
     first, *rest = sys.argv[1:] or ["--help"]
     if first == "trainer":
         os.execv(sys.executable, [sys.executable, "-m", "trainer", *rest])
-    run([first, *rest] if first in COMMANDS or first.startswith("-") else ["start", first, *rest])
+    run([first, *rest] if first in COMMANDS or first in ("-h", "--help") else ["start", first, *rest])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,16 @@ def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_p
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["--hours", "1", "-o", "x", "nowhere"], ["--hours", "1", "--", "-dash"], ["--", "-dash"]],
+)
+def test_options_may_stand_before_the_folder(arguments: list[str]) -> None:
+    done = groundwork(*arguments)
+    said = "is not a folder: name one" if "--hours" in arguments else "required: --hours"
+    assert done.returncode == 2 and said in done.stderr
+
+
 def test_a_command_and_the_trainers_are_run() -> None:
     done = groundwork("recipe", "--explain", "dedup")
     assert done.returncode == 0 and "threshold" in done.stdout
