@@ -1,6 +1,5 @@
 """A recipe as a code location uses it, and what Dagster calls the things that are made of it."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import dagster as dg
 
 from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.store.keys import Key
+from trainer.system.wording import shell_word
 
 RECIPE_TAG = "groundwork/recipe"  # of the runs of a recipe that shares its code location
 CHECKPOINT = Key("checkpoint")
@@ -74,7 +74,7 @@ class UsedRecipe:
         """A text whose commands mean this recipe, wherever they are typed."""
         if not self.file:
             return text
-        own = f"{RECIPE_VARIABLE}={shlex.quote(str(self.file))} python -m pipeline"
+        own = f"{RECIPE_VARIABLE}={shell_word(self.file)} python -m pipeline"
         return text.replace("python -m pipeline", own).replace(
             "dagster job execute", "dagster job execute -m pipeline.definitions"
         )

@@ -1,7 +1,6 @@
 """init: writes the skeleton of a recipe for text of one's own."""
 
 import argparse
-import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import yaml
 from pipeline.cli.opening import UsageError
 from pipeline.recipe.recipe import named_like
 from pipeline.recipe.schema import SCHEMA
+from trainer.system.wording import shell_word
 
 SKELETON = Path(__file__).with_name("skeleton.yaml")
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     path = options.path.absolute()
     write(path, path.stem)
     print(f"{path} is written. Name your corpora in it, then:")
-    print(f"  export GROUNDWORK_RECIPE={shlex.quote(str(path))}")
+    print(f"  export GROUNDWORK_RECIPE={shell_word(path)}")
     print("  dagster job execute -j pretrain")
 
 

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import os
-import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -41,7 +40,7 @@ from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
 from pipeline.store.errors import did_you_mean
 from trainer.system import history, terminal
-from trainer.system.wording import counted
+from trainer.system.wording import counted, shell_word
 
 # Of the time: for a look at the folder, for measuring the speed, and for measuring that of a large model.
 LOOKING, MEASURING, PATIENCE = 1 / 50, 1 / 15, 1 / 100
@@ -133,7 +132,7 @@ def _start(
     print(f"\nThe recipe: {path}")
     if options.plan:
         for job in ["pretrain", "sft"] if chosen.conversations else ["pretrain"]:
-            print(f"Run it: {RECIPE_VARIABLE}={shlex.quote(str(path))} dagster job execute -j {job}")
+            print(f"Run it: {RECIPE_VARIABLE}={shell_word(path)} dagster job execute -j {job}")
         return
     sys.stdout.flush()
     os.environ.update(_environment() | {RECIPE_VARIABLE: str(path)})

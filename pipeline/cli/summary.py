@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from pipeline.store import keys
 from pipeline.store.store import Store
 from trainer.system import terminal
 from trainer.system.history import STORE_VARIABLE, store_place
+from trainer.system.wording import shell_word
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -71,7 +71,7 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
         "The graph, every stage and every checkpoint, at http://127.0.0.1:3000:",
         f"    {ui_command()}",
         "The curves of all trainings, also while they run, at http://127.0.0.1:6006:",
-        f"    tensorboard --logdir {shlex.quote(str(store.root / keys.RUNS))}",
+        f"    tensorboard --logdir {shell_word(store.root / keys.RUNS)}",
     ]
     return "\n".join(lines)
 
@@ -83,7 +83,7 @@ def _tuned(tuning: Mapping[str, Any], model: Model) -> Iterator[str]:
     for conversation in tuning["conversations"][:2]:
         yield f"Q: {conversation['messages'][-1]['content']}"
         yield f"A: {conversation['after']}"
-    yield from ("", "Talk to it:", f"    python -m trainer chat {shlex.quote(str(model.path))}")
+    yield from ("", "Talk to it:", f"    python -m trainer chat {shell_word(model.path)}")
 
 
 def _scores(store: Store, model: Model) -> dict[str, Any]:
@@ -101,6 +101,6 @@ def ui_command() -> str:
         STORE_VARIABLE: store_place() if os.environ.get(STORE_VARIABLE) else None,
         "DAGSTER_HOME": home if home != CHECKOUT / "dagster_home" else None,
     }
-    named = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value]
-    make = ["make"] if Path.cwd() == CHECKOUT else ["make", "-C", shlex.quote(str(CHECKOUT))]
+    named = [f"{name}={shell_word(value)}" for name, value in variables.items() if value]
+    make = ["make"] if Path.cwd() == CHECKOUT else ["make", "-C", shell_word(CHECKOUT)]
     return " ".join([*named, *make, "ui"])

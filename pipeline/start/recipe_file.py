@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import re
-import shlex
 from collections.abc import Iterator
 from glob import escape
 from pathlib import Path
@@ -22,7 +21,7 @@ from pipeline.start.horizon import DECAY
 from pipeline.start.reasons import choices, notes
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
-from trainer.system.wording import counted
+from trainer.system.wording import counted, shell_word
 
 MOST_LOST = 0.5  # share of the rows that have a text
 USUAL = {"format": "text", "text_column": "text", "encoding": "utf-8"}  # which no recipe has to say
@@ -36,7 +35,7 @@ class NotOursError(PipelineError):
 def check_may_write(path: Path) -> None:
     """Raises NotOursError for a file that is not as `write` left it."""
     if path.exists() and not is_ours(path):
-        run = f"GROUNDWORK_RECIPE={shlex.quote(str(path))} dagster job execute -j pretrain"
+        run = f"GROUNDWORK_RECIPE={shell_word(path)} dagster job execute -j pretrain"
         raise NotOursError(
             f"{path}: was not written by `start`, or was changed since: name another file with -o, run it "
             f"with `{run}`, or replace it with --force"

@@ -1,7 +1,6 @@
 """Looks for damage in everything that is stored, and says what was made from it and what mends it."""
 
 import json
-import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +26,7 @@ from pipeline.store.variant_seeds import BASE
 from trainer.system import yaml_file
 from trainer.system.durable import read_json
 from trainer.system.errors import reason
-from trainer.system.wording import counted
+from trainer.system.wording import counted, shell_word
 
 CHECKPOINT = "checkpoint"
 
@@ -203,16 +202,16 @@ class _Mending:
     def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
         if key.stage == RUNS:
             return (
-                f"rm -r {shlex.quote(str(path))}; if it is the last one of its run, `{self._trains(path)}` "
+                f"rm -r {shell_word(path)}; if it is the last one of its run, `{self._trains(path)}` "
                 "then trains on from the one before"
             )
         if key == keys.DEDUP_EVIDENCE:
-            return f"rm -r {shlex.quote(str(path))}; the next change of a corpus verifies its clusters again"
+            return f"rm -r {shell_word(path)}; the next change of a corpus verifies its clusters again"
         if key.stage == keys.IMPORTED:
-            return f"rm -r {shlex.quote(str(path))}, then `python -m pipeline benchmark --import` again"
+            return f"rm -r {shell_word(path)}, then `python -m pipeline benchmark --import` again"
         if key.stage in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
             tags = json.dumps({"dagster/partition": key.name})
-            return f"dagster job execute -j evaluate --tags {shlex.quote(tags)}"
+            return f"dagster job execute -j evaluate --tags {shell_word(tags)}"
         recipe = self._users.get((key, path.name))
         if recipe is not None:
             return remedy(key) if key == keys.TOKENIZER else _run(recipe, key)
@@ -220,7 +219,7 @@ class _Mending:
             return f"python -m pipeline reproduce {checkpoints[-1]} -o OUT, since no recipe uses it any more"
         if key.is_data:
             return "python -m pipeline gc --delete, since nothing uses it any more"
-        return f"rm -r {shlex.quote(str(path))}, since no recipe uses it any more"
+        return f"rm -r {shell_word(path)}, since no recipe uses it any more"
 
     def _trains(self, checkpoint: Path) -> str:
         """The command that continues the run of a checkpoint."""
@@ -237,8 +236,8 @@ def _run(recipe: RecipeName, key: Key) -> str:
     kind = kind_of(asset_of(key))
     job = kind.page.job if kind and kind.page else "pretrain"
     variant, section = variant_names.split(recipe.variant, JOBS)
-    command = f"GROUNDWORK_RECIPE={shlex.quote(recipe.file)} dagster job execute -j {JOBS.get(section, job)}"
+    command = f"GROUNDWORK_RECIPE={shell_word(recipe.file)} dagster job execute -j {JOBS.get(section, job)}"
     if variant not in ("", BASE):
         tags = json.dumps({"dagster/partition": variant})
-        command = f"{command} --tags {shlex.quote(tags)}"
+        command = f"{command} --tags {shell_word(tags)}"
     return f"{command}, with the overrides {json.dumps(recipe.changes)}" if recipe.changes else command

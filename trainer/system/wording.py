@@ -1,5 +1,8 @@
 """Numbers and values in sentences."""
 
+import os
+import re
+import shlex
 from typing import Any
 
 SINGULAR = {"corpora": "corpus", "entries": "entry", "copies": "copy", "processes": "process"}
@@ -25,3 +28,12 @@ def kind_of(value: Any) -> str:
     """What a value of a file is, in the words of people who write no Python: `a whole number`."""
     name = type(value).__name__
     return KINDS.get(name, f"a value of type {name}")
+
+
+def shell_word(value: object) -> str:
+    """A path or another value as it can be pasted into a shell, also if it has lines or is no UTF-8."""
+    word = str(value)
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = re.sub(rb"[^ -&(-[\]-~]", lambda one: b"\\x%02x" % one[0][0], os.fsencode(word))
+    return f"$'{escaped.decode()}'"

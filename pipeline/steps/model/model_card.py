@@ -1,7 +1,6 @@
 """The model card: what the model is, is made from, and how good it is, with the hub's front matter."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pipeline.steps.model.markdown import fenced, table
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from trainer.config import ModelConfig, TrainingConfig
+from trainer.system.wording import shell_word
 
 FUNNEL = (*DOCUMENTS, *BYTES, *TOKENS)
 CONTINUES = "It continues text; it was not taught to\nanswer questions or to follow instructions."
@@ -266,7 +266,7 @@ model, tokenizer = AutoModelForCausalLM.from_pretrained(here), AutoTokenizer.fro
 
 
 def _opened_here(prompt: str, answers: bool) -> str:
-    command = "chat ." if answers else f"generate --model . --prompt {shlex.quote(prompt)}"
+    command = "chat ." if answers else f"generate --model . --prompt {shell_word(prompt)}"
     return f"""Its attention has sinks, as that of gpt-oss. No dense model of `transformers` or llama.cpp has
 them, so Groundwork's own trainer reads this directory:
 

@@ -1,6 +1,5 @@
 """The shell commands that make a checkpoint again, with notes as comments."""
 
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from pipeline.store import keys
 from pipeline.store.keys import RUNS
 from trainer.system.history import STORE_VARIABLE
 from trainer.system.machine import differences, processor
+from trainer.system.wording import shell_word
 
 MEAN = "mean"  # the run with a mean of what was made again
 
@@ -136,4 +136,4 @@ def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(text: Path | str) -> str:
-    return shlex.quote(str(text))
+    return shell_word(text)

@@ -1,11 +1,13 @@
 """Sentences about one thing do not speak of several, and name values without words of Python."""
 
+import os
+import subprocess
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from trainer.system.wording import counted, kind_of
+from trainer.system.wording import counted, kind_of, shell_word
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,14 @@ def test_a_number_and_what_it_counts(number: int, many: str, said: str) -> None:
 )
 def test_what_a_value_is(value: Any, said: str) -> None:
     assert kind_of(value) == said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"/a/b.yaml", b"it's $HOME", b"caf\xe9", b"two\nlines \\ of 'it'", "\u00e9\u200b\t\u20ac".encode()],
+)
+def test_a_command_can_be_pasted_whatever_a_file_is_called(name: bytes) -> None:
+    word = shell_word(os.fsdecode(name))
+    assert word.isprintable()
+    pasted = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert pasted.stdout == name
