@@ -28,8 +28,7 @@ def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_p
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--hours", "1", "-o", "x", "nowhere"], ["--hours", "1", "--", "-dash"], ["--", "-dash"]],
+    "arguments", [["--hours", "1", "-o", "x", "nowhere"], ["--hours", "1", "--", "-dash"], ["--", "-dash"]]
 )
 def test_options_may_stand_before_the_folder(arguments: list[str]) -> None:
     done = groundwork(*arguments)
