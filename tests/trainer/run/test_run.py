@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -365,6 +366,14 @@ def test_evaluate_and_generate_are_commands(finished_once: Path, capsys: pytest.
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and "temperature: must be at least 0, not" in said[0]
     assert "did you mean 'temperature'" in said[1]
+
+
+def test_an_export_is_checked_where_python_leaves_docstrings_out(finished_once: Path) -> None:
+    export = finished_once / "checkpoints/step-00000012/hf"
+    command = [sys.executable, "-m", "trainer", "check", "--model", str(export)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONOPTIMIZE": "2"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["passed"]
 
 
 @pytest.mark.usefixtures("trainer_environment")
