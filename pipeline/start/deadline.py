@@ -1,7 +1,8 @@
 """How much of the time that a person gave is left."""
 
-import time
 from dataclasses import dataclass, field
+
+from trainer.system.clock import since_boot
 
 
 @dataclass(frozen=True)
@@ -9,11 +10,11 @@ class Deadline:
     """The time in so many `seconds` from now."""
 
     seconds: float
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=since_boot)
 
     @property
     def spent(self) -> float:
-        return time.monotonic() - self.began
+        return since_boot() - self.began
 
     @property
     def left(self) -> float:

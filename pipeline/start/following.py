@@ -3,44 +3,66 @@
 import json
 import math
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.start.horizon import Standing
+from trainer.system.clock import since_boot
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, histories
 
+PAUSED_SECONDS = 20.0  # between two looks: a program that did not run, however busy the machine is
 ENOUGH = 0.1  # share of the time for which a training must have run: the pace of seconds is chance
 
 
 @dataclass
 class Following:
-    """The training of the recipe `name` over `max_tokens` that began in `runs` after `since`, in seconds
-    since 1970.
+    """The training of the recipe `name` over `max_tokens` that begins in `runs` from now on.
 
     `look` notes what is new. `program_seconds` is what a short program takes on this machine, as it was
     measured before. Once the trainer has started, it is the geometric mean of that and of the time that the
     start took, since one of them alone says little where the load changes. `pace` has the time at which so
-    many tokens were done.
+    many tokens were done. The seconds in which nothing ran, because the machine slept or somebody stopped
+    all of its programs, are `paused` and do not count.
     """
 
     runs: Path
     name: str
     max_tokens: int
-    since: float
     program_seconds: float
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = since_boot
     run: RunHistory | None = None
     pace: list[tuple[float, int]] = field(default_factory=list)
+    paused: float = 0.0
     _read: int = 0
-    _began: float = 0.0
+    _began: float | None = None  # when the run was first seen, unless its trainer starts during a pause
+    _looked: float | None = None
+    _before: dict[Path, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Which runs are new does not follow from the time, which may be set back meanwhile.
+        self._before = {run.path: _written(run) for run in histories(self.runs)}
 
     def look(self) -> None:
         now = self.clock()
+        pause = now - self._looked if self._looked is not None else 0.0
+        self._looked = now
+        if pause <= PAUSED_SECONDS:
+            self._look(now)
+            return
+        self._began, each, before = None, self.seconds_a_token, len(self.pace)
+        self._look(now)
+        # The training may have gone on while this program alone was stopped.
+        if each and len(self.pace) >= before:
+            done = self.pace[-1][1] - self.pace[before - 1][1]
+            if done < pause / each / 2:
+                self.pace[:before] = [(at + pause, tokens) for at, tokens in self.pace[:before]]
+                self.paused += pause
+
+    def _look(self, now: float) -> None:
         if self.run is None:
             self.run = next(filter(self._is_new, histories(self.runs)), None)
             self._began = now
@@ -55,14 +77,15 @@ class Following:
 
     def _is_new(self, run: RunHistory) -> bool:
         with suppress(OSError, TrainerError):
-            new = run.directory.config.stat().st_mtime >= self.since
+            new = _written(run) != self._before.get(run.path)
             tokens: int = run.config["training"]["max_tokens"]
             return new and run.config.get("project") == self.name and tokens == self.max_tokens
         return False
 
     def _take(self, message: dict[str, object], now: float) -> None:
         if message.get("kind") == "start":
-            self.program_seconds = math.sqrt(self.program_seconds * (now - self._began))
+            if self._began is not None:
+                self.program_seconds = math.sqrt(self.program_seconds * (now - self._began))
             self.pace = []
         elif message.get("kind") == "metrics":
             self.pace.append((now, int(str(message["tokens"]))))
@@ -93,3 +116,10 @@ class Following:
         """How many tokens the newest checkpoint on disk has seen."""
         saved = self.run.checkpoints().values() if self.run else ()
         return max((read_json(path / "state.json")["tokens"] for path in saved), default=0)
+
+
+def _written(run: RunHistory) -> int:
+    """When its trainer was last started, in nanoseconds since 1970; 0 if it is gone."""
+    with suppress(OSError):
+        return run.directory.config.stat().st_mtime_ns
+    return 0

@@ -24,6 +24,7 @@ from pipeline.start.speed import Speed
 from pipeline.start.too_little_text import learnt_bytes, supported_entries, too_little
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
+from trainer.system.clock import since_boot
 from trainer.system.signals import stop_with_parent
 
 LOOKS_EVERY_SECONDS = 0.5
@@ -68,7 +69,7 @@ class Jobs:
         while True:
             chosen = self.chosen
             name, tokens = recipe_name(chosen), chosen.horizon.tokens
-            following = Following(self.runs, name, tokens, time.time(), chosen.program_seconds)
+            following = Following(self.runs, name, tokens, chosen.program_seconds)
             tells = partial(self._show_end, following, FINISHING)
             try:
                 if not self._execute("pretrain", partial(self._must_stop, following), tells):
@@ -168,7 +169,7 @@ class Jobs:
         """Tells the line when all will end, as soon as a training says how long it still takes."""
         if shown.what.endswith("training") and shown.seconds_left is not None:
             after = programs * following.program_seconds
-            terminal.whole(self.deadline.began, time.monotonic() + shown.seconds_left + after)
+            terminal.whole(self.deadline.began, since_boot() + shown.seconds_left + after)
 
     def _standing(self, following: Following) -> Standing | None:
         left, programs = self.deadline.left, FINISHING
@@ -186,6 +187,8 @@ class Jobs:
             f"{1 / standing.seconds_a_token:,.0f} tokens/s, where {self.chosen.tokens_per_second:,.0f} were "
             "expected"
         )
+        if following.paused:
+            why += f", after nothing ran for {following.paused / 60:,.1f} minutes"
         self.chosen = self.chosen.with_horizon(horizon, why)
         self._write()
         print(f"\nThe training is {why}. It continues, to {horizon.tokens:,} tokens.", flush=True)

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
+from trainer.system.clock import since_boot
+
 STDOUT, STDERR = 1, 2
 # Shorter work is not worth a line that comes and goes, nor a line in a log.
 SHOWN_AFTER_SECONDS, SAID_AFTER_SECONDS = 0.3, 1.5
@@ -119,10 +121,11 @@ class Activity:
             beginning = [self.what, f"{share:4.0%}"]
             end = f"{_clock(max(0.0, left - (time.monotonic() - updated)))} left" if left is not None else ""
         if whole:
-            ends = max(whole[1], time.monotonic())
+            now = since_boot()
+            ends = max(whole[1], now)
             what = f"{self.what} {share:.0%}" if share is not None else self.what
-            then = time.localtime(time.time() + ends - time.monotonic())
-            share = (time.monotonic() - whole[0]) / (ends - whole[0])
+            then = time.localtime(time.time() + ends - now)
+            share = (now - whole[0]) / (ends - whole[0])
             end = f"ends about {time.strftime('%H:%M', then)}"
             beginning = [disp_trim(what, max(1, columns - len(end) - 2))]
 
@@ -342,8 +345,8 @@ def otherwise(what: str) -> None:
 
 
 def whole(began: float, ends: float) -> None:
-    """Makes the bar of all lines that of something longer, which began and ends at these times of the
-    monotonic clock.
+    """Makes the bar of all lines that of something longer, which began and ends at these times of
+    `since_boot`.
     """
     _screen.whole = began, ends
 

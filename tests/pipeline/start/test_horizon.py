@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ def ended(given: float, load: Callable[[float], float], planned: Horizon, speed:
     machine, tokens, changes = Machine(load), 0, 0
     machine.works(3 * PROGRAM)
     while True:
-        following = Following(Path(), "", 0, 0.0, PROGRAM, clock=lambda: machine.now)
+        following = Following(Path("nowhere"), "", 0, PROGRAM, clock=lambda: machine.now)
         began = machine.now
         machine.works(PROGRAM)
         following.program_seconds = math.sqrt(PROGRAM * (machine.now - began))
@@ -100,9 +101,36 @@ def test_a_shorter_training_shares_all_steps_that_are_done() -> None:
     assert shorter.warmup == planned.warmup
 
 
+@pytest.mark.parametrize("went_on", [False, True], ids=["everything stopped", "the training went on"])
+def test_time_in_which_nothing_ran_says_nothing_about_the_speed(tmp_path: Path, went_on: bool) -> None:
+    now = 100.0
+    following = Following(tmp_path, "mine", 4_096, program_seconds=7.0, clock=lambda: now)
+    (tmp_path / "run").mkdir()
+    config = {"project": "mine", "training": {"max_tokens": 4_096}}
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(config))
+    os.utime(tmp_path / "run" / "config.yaml", (1, 1))  # the clock was set back meanwhile
+
+    def say(**payload: object) -> None:
+        with (tmp_path / "run" / "messages.jsonl").open("a") as file:
+            file.write(json.dumps({"params": {"payload": payload}}) + "\n")
+
+    following.look()
+    now += 1_000  # while the trainer starts
+    say(kind="start")
+    following.look()
+    assert following.program_seconds == 7.0
+    for tokens in range(0, 40_000, 1_000):
+        now += 3_600 if tokens == 30_000 else 1
+        done = tokens + 3_599_000 if went_on and tokens >= 30_000 else tokens
+        say(kind="metrics", tokens=done)
+        following.look()
+    assert following.seconds_a_token == pytest.approx(0.001, rel=0.1)
+    assert following.paused == (0 if went_on else 3_600)
+
+
 def test_a_training_is_followed_by_the_messages_of_its_trainer(tmp_path: Path) -> None:
     now = 100.0
-    following = Following(tmp_path, "mine", 4_096, since=0.0, program_seconds=7.0, clock=lambda: now)
+    following = Following(tmp_path, "mine", 4_096, program_seconds=7.0, clock=lambda: now)
     following.look()
     assert following.standing(left=60, given=180, programs=FINISHING) is None
     for name, project, tokens in (

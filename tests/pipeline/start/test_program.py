@@ -92,11 +92,12 @@ with terminal.doing("training") as bar:
 with terminal.doing("compiling kernels: quality, which needs more columns than there are"):
     time.sleep(1.2)
 """
-START = """import sys, time
+START = """import sys
 from pipeline.start.jobs import execute
 from trainer.system import terminal
+from trainer.system.clock import since_boot
 terminal.begin()
-terminal.whole(time.monotonic() - 60, time.monotonic() + 120)
+terminal.whole(since_boot() - 60, since_boot() + 120)
 execute([sys.executable, "-c", sys.argv[1], "pretrain"])
 """
 

@@ -50,6 +50,7 @@ from tests.folders import (
     two_languages,
 )
 from tests.pipeline.sources.formats.test_transcripts import NAMED, WRITTEN
+from trainer.system.clock import since_boot
 
 SECONDS = 30  # to look at a folder, on a machine that has other work
 
@@ -358,10 +359,10 @@ def test_a_late_start_still_learns_its_few_conversations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = choose(judged(folder_of(chats, tmp_path)), Wishes(180.0, chat=True), fixed_speed())
-    deadline = Deadline(180.0, began=time.monotonic() - 180)
+    deadline = Deadline(180.0, began=since_boot() - 180)
     late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path, fixed_speed())
     late._write()
-    trained = Following(tmp_path, "", 0, 0.0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
+    trained = Following(tmp_path, "", 0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
     monkeypatch.setattr(jobs.Jobs, "_pretrain", lambda _: trained)
     monkeypatch.setattr(jobs, "execute", lambda *_, **__: False)
     late.run()
