@@ -65,9 +65,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """A reader of `path` sees the old content or the new, never half of it. Makes the directory."""
-    with atomic_file(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    """A reader of `path` sees the old content or the new, never half of it. Makes the directory. Raises
+    OSError with the name of `path`.
+    """
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        error.filename = str(path)  # that of a full disk has none
+        raise
 
 
 def link_or_copy(source: Path, target: Path) -> None:

@@ -1,5 +1,7 @@
 """A file or a directory is complete under its name, or as it was."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,21 @@ def test_records_end_where_a_kill_cut_a_line(tmp_path: Path) -> None:
     assert read_json_lines(path) == []
     path.write_text('{"step": 1}\n{"step": 2}\n{"st')
     assert read_json_lines(path) == [{"step": 1}, {"step": 2}]
+
+
+FULL = """import resource, sys
+from pathlib import Path
+from trainer.system.durable import write_atomically
+resource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))
+try:
+    write_atomically(Path(sys.argv[1]), "more than nine bytes")
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_file_for_which_there_is_no_room_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True)
+    assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
+    assert not list(tmp_path.iterdir())
