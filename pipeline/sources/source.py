@@ -149,4 +149,6 @@ class ChangedError(SourceError):
 
 
 class OfflineError(SourceError):
-    """A source that cannot be listed because this machine is set to work offline."""
+    """A source that is not listed, because this machine is set to work offline or an earlier job has read it:
+    what was read last is used.
+    """

@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.speed import Speed
 from pipeline.start.too_little_text import learnt_bytes, supported_entries, too_little
+from pipeline.steps.corpus.ingest import CONTINUES_VARIABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.clock import since_boot
@@ -50,6 +51,7 @@ class Jobs:
     runs: Path
     speed: Speed
     changes: int = 0
+    variables: dict[str, str] = field(default_factory=dict)  # of the environment of the next job
     anew: Chosen | None = None  # what takes the place of the choices, once a job has stopped
 
     def run(self) -> None:
@@ -109,7 +111,7 @@ class Jobs:
     ) -> bool:
         try:
             command = [sys.executable, "-m", "pipeline.dagster_command", "job", "execute", "-j", job]
-            return execute(command, stops, follows)
+            return execute(command, stops, follows, self.variables)
         except FailedJobError as error:
             recipe, readings, what = load_recipe(self.path), self.chosen.corpora, "no model can be made"
             if job == SFT:
@@ -118,6 +120,9 @@ class Jobs:
             if said := too_little([reading.corpus for reading in readings], recipe):
                 raise NothingReadableError(f"{self.chosen.folder.path}: {what}: {said}") from error
             raise
+        finally:
+            # Files that others write or delete meanwhile would else throw away a training, or end it.
+            self.variables = {CONTINUES_VARIABLE: "1"}
 
     def _must_stop(self, following: Following) -> bool:
         """Whether the choices must be changed: once for the text that is left, and later for the deadline."""
@@ -201,15 +206,17 @@ def execute(
     command: list[str],
     stops: Callable[[], bool] = lambda: False,
     follows: Callable[[terminal.Activity], None] = lambda _: None,
+    variables: Mapping[str, str] = {},
 ) -> bool:
     """Runs a command to its end, also when this one is told to stop: then the job saves and ends. Returns
-    whether `stops` ended it. `follows` is told of what the command does. Raises FailedJobError.
+    whether `stops` ended it. `follows` is told of what the command does. The command has these `variables`
+    beside the environment of this program. Raises FailedJobError.
     """
     called = command[-1]
     relay, to_relay = os.pipe()
     os.set_blocking(relay, False)
     shows = terminal.is_interactive()
-    environment = {**os.environ, terminal.RELAY_VARIABLE: str(to_relay)} if shows else None
+    relays = {terminal.RELAY_VARIABLE: str(to_relay)} if shows else {}
     with terminal.doing(f"{called}: starting") as shown:
         shown.said = shown.what  # without a terminal the command says enough
         # In a terminal, what the command prints appears above the line, as if on standard error.
@@ -217,7 +224,7 @@ def execute(
         process = subprocess.Popen(
             command,
             stdout=output,
-            env=environment,
+            env={**os.environ, **variables, **relays},
             pass_fds=[to_relay],
             preexec_fn=partial(stop_with_parent, signal.SIGINT),
         )

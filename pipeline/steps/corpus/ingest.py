@@ -41,6 +41,8 @@ from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
 VERSION = "raw-6"
+# Set for a job that continues another one: what that has read is used, whatever became of the sources.
+CONTINUES_VARIABLE = "GROUNDWORK_CONTINUES"
 ID_DIGITS = 12  # of a document's id, in the name of the part that begins with it
 
 
@@ -108,7 +110,14 @@ class Raw(CorpusStage):
 
     def observe(self, store: Store) -> str:
         """A hash of what the source holds now, the input `source` of a new version. Raises SourceError."""
-        return _inputs(open_source(self.corpus, self.source, store.hashes.sha256).units())["source"]
+        return _inputs(self._units(store, open_source(self.corpus, self.source, store.hashes.sha256)))[
+            "source"
+        ]
+
+    def _units(self, store: Store, source: Source) -> Sequence[Unit]:
+        if CONTINUES_VARIABLE in os.environ and isinstance(self.work(store), Version):
+            raise OfflineError("it was read by the job that this one continues")
+        return source.units()
 
     def make(self, store: Store, engine: Engine) -> Version:
         """Offline it reuses what was read last. A source that changes meanwhile is listed again once. Raises
@@ -125,14 +134,12 @@ class Raw(CorpusStage):
     def _read(self, store: Store, engine: Engine) -> Version:
         source = open_source(self.corpus, self.source, store.hashes.sha256)
         try:
-            units = source.units()
+            units = self._units(store, source)
         except OfflineError as error:
             last = self.work(store)
             if not isinstance(last, Version):
                 raise
-            log.warning(
-                "%s: using the version read before, because the source cannot be checked: %s", last.key, error
-            )
+            log.warning("%s: using the version read before; the source is not looked at: %s", last.key, error)
             store.use(last)
             return replace(last, reused=True)
         gone = forgotten(store.files, self.corpus)

@@ -1,8 +1,9 @@
 """Where the data stages leave other text than was expected, the choices are made anew."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -17,6 +18,7 @@ from pipeline.start.jobs import Jobs
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES
 from pipeline.start.too_little_text import learnt_bytes
+from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engines.local import LocalEngine
 from tests.folders import ENGLISH
@@ -36,17 +38,24 @@ def copies(times: int) -> Callable[[Path], None]:
 
 def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Recipe], Horizon]:
     """The recipes that `start` runs, one after the other, with trainings that do nothing. And how long the
-    last of them may become.
+    last of them may become. The folder is gone once the first has read it.
     """
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
     speed = fixed_speed()
     chosen = choose(judged(folder), wishes, speed)
     write(path, recipe_text(chosen, path.parent))
 
-    def execute(command: list[str], stops: Callable[[], bool], _: object) -> bool:
+    def execute(
+        command: list[str], stops: Callable[[], bool], _: object, variables: Mapping[str, str]
+    ) -> bool:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         assert not speed.look(SIZES[-1])  # the machine has other work
         run.append(recipe := load_recipe(path))
         make.data(store_of(recipe), LocalEngine(workers=1), recipe)
+        for corpus in recipe.corpus_names:
+            source_state.observe(store_of(recipe), recipe, corpus)
+        rmtree(folder, ignore_errors=True)
         return stops()
 
     monkeypatch.setattr(jobs, "execute", execute)
