@@ -5,6 +5,7 @@ stack trace also while Dagster is imported, and a place that it cannot use is on
 import os
 import runpy
 import sys
+import warnings
 
 from trainer.system import ctrl_c
 
@@ -24,4 +25,7 @@ if __name__ == "__main__":
     except TrainerError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
+    if "error" in os.environ.get("PYTHONWARNINGS", ""):  # Dagster and others warn at each start
+        os.environ["PYTHONWARNINGS"] = "ignore"  # of what this process starts
+        warnings.simplefilter("ignore")
     runpy.run_module("dagster", run_name="__main__", alter_sys=True)

@@ -80,6 +80,15 @@ def test_an_installation_that_dagster_cannot_use_is_one_sentence(tmp_path: Path)
     assert (done.returncode, done.stderr) == (2, f"error: {venv}: {why}\n")
 
 
+def test_warnings_of_libraries_are_no_errors_of_a_run(tmp_path: Path) -> None:
+    given = {**os.environ, "DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "error"}
+    listing = ["job", "list", "--module-name", "pipeline.definitions"]
+    command = [sys.executable, "-m", "pipeline.dagster_command", *listing]
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "pretrain" in done.stdout
+
+
 JOB = """import sys, time
 from trainer.system import terminal
 terminal.begin("preparing the run")
