@@ -33,7 +33,10 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
     _show_what_is_done()
     # Exits as on Ctrl-C, so that incomplete output is removed on the way out.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+            continue  # nohup: the command outlives the terminal
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     status = main(arguments)
     # At its end Python looks for garbage in all that was imported, up to half a second in vain.
     gc.freeze()

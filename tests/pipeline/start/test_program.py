@@ -1,6 +1,7 @@
 """The program `groundwork`, as it is typed."""
 
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import ENGLISH
+from tests.integration.project import until
 from tests.pseudo_terminal import InTerminal
 
 ROOT = Path(__file__).parents[3]
@@ -78,6 +81,26 @@ def test_an_installation_that_dagster_cannot_use_is_one_sentence(tmp_path: Path)
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120)
     why = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
     assert (done.returncode, done.stderr) == (2, f"error: {venv}: {why}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_start_that_is_stopped_or_whose_terminal_is_closed_leaves_no_file(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    folder, temporary = tmp_path / "texts", tmp_path / "temporary"
+    for made in (folder, temporary, tmp_path / "home"):
+        made.mkdir()
+    (folder / "a.txt").write_text("\n\n".join(ENGLISH))
+    given = {**os.environ, "TMPDIR": str(temporary), "DAGSTER_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "pipeline", "start", str(folder), "--hours", "2", "--plan"]
+    process = subprocess.Popen(command, cwd=ROOT, env=given, stderr=subprocess.PIPE, text=True)
+    until(lambda: any(temporary.glob("*/speed.yaml")), 120)
+    process.send_signal(number)
+    assert "Traceback" not in process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert not [path for path in temporary.iterdir() if path.is_dir()]
+    assert not folder.with_name("texts.yaml").exists()
 
 
 def test_warnings_of_libraries_are_no_errors_of_a_run(tmp_path: Path) -> None:
