@@ -40,11 +40,13 @@ def training_commands(
     python = (
         checkpoint.libraries.get("python") or checkpoint.lineage["assets"][keys.TOKENIZER]["tools"]["python"]
     )
-    code = _quoted(out / "code")
-    yield (f"git -C {_quoted(ROOT)} worktree add --detach {code} {(commit or 'HEAD').removesuffix('-dirty')}")
+    code = shell_word(out / "code")
+    yield (
+        f"git -C {shell_word(ROOT)} worktree add --detach {code} {(commit or 'HEAD').removesuffix('-dirty')}"
+    )
     yield f"make -C {code} setup PYTHON=python{python.rpartition('.')[0]}"
     yield f"cd {code}"
-    home = _quoted(out / "home")
+    home = shell_word(out / "home")
     yield f"mkdir -p {home} && cp dagster_home/dagster.yaml {home}"
     variables = {
         "DAGSTER_HOME": out / "home",
@@ -52,7 +54,7 @@ def training_commands(
         RECIPE_VARIABLE: out / "recipe.yaml",
         **({"PYTHONPATH": relative_to} if own_code else {}),  # modules beside the recipe
     }
-    yield "export " + " ".join(f"{name}={_quoted(place)}" for name, place in variables.items())
+    yield "export " + " ".join(f"{name}={shell_word(place)}" for name, place in variables.items())
     if checkpoint.tokens < checkpoint.lineage["recipe"]["training"]["max_tokens"]:
         yield (
             f"# trains on to the end; the checkpoint is there after {checkpoint.tokens:,} tokens, when you "
@@ -63,7 +65,7 @@ def training_commands(
         yield f".venv/bin/dagster job execute -m pipeline.definitions -d . -j {job}"
     if checkpoint.saved:
         yield from _machines(checkpoint.lineage["training"].get("machine"))
-        yield f"cd {_quoted(ROOT)}"
+        yield f"cd {shell_word(ROOT)}"
         yield _comparison(checkpoint, out)
     else:
         yield "# the checkpoint was deleted since then, so there is nothing to compare with"
@@ -75,15 +77,15 @@ def mean_commands(checkpoint: Checkpoint, parents: Sequence[Checkpoint], out: Pa
     shares = [merged["share"] for merged in checkpoint.merged]
     weights = f" --weights {','.join(map(str, shares))}" if len({*shares}) > 1 else ""
     yield f"# makes {checkpoint.name}, the mean of these, again in {out / MEAN}"
-    yield f"cd {_quoted(ROOT)}"
-    yield f"{_quoted(sys.executable)} -m trainer merge {again}{weights} --output {_quoted(out / MEAN)}"
+    yield f"cd {shell_word(ROOT)}"
+    yield f"{shell_word(sys.executable)} -m trainer merge {again}{weights} --output {shell_word(out / MEAN)}"
     if checkpoint.saved:
         yield _comparison(checkpoint, out)
 
 
 def _comparison(checkpoint: Checkpoint, out: Path) -> str:
     return (
-        f"{_quoted(sys.executable)} -m pipeline reproduce --compare {_quoted(out)} "
+        f"{shell_word(sys.executable)} -m pipeline reproduce --compare {shell_word(out)} "
         f"{place_of(checkpoint, out)}"
     )
 
@@ -91,11 +93,11 @@ def _comparison(checkpoint: Checkpoint, out: Path) -> str:
 def place_of(checkpoint: Checkpoint, out: Path) -> str:
     """Where the commands make a checkpoint again, for a shell."""
     if checkpoint.merged:
-        run = _quoted(out / MEAN)
+        run = shell_word(out / MEAN)
     else:
         # A tokenizer that is given instead of trained changes the name of the run, the only one there.
         name = "*" if outlived_its_corpora(lineages_of(checkpoint)[0]) else checkpoint.run.name
-        run = f"{_quoted(out / 'home' / 'store' / RUNS)}/{name}"
+        run = f"{shell_word(out / 'home' / 'store' / RUNS)}/{name}"
     return f"{run}/checkpoints/{checkpoint.path.name}"
 
 
@@ -133,7 +135,3 @@ def _own_code(recipe: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for source in (entry["source"] for entry in (*recipe["corpora"], *sets)):
         if source["kind"] == "python":
             yield source["object"], source["version"]
-
-
-def _quoted(text: Path | str) -> str:
-    return shell_word(text)
