@@ -48,6 +48,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
         *([_of_dropout(length)] if length.dropout else []),
+        *([_of_decay(length)] if length.weight_decay else []),
         *([_of_gpus(chosen)] if chosen.gpus else []),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
@@ -151,6 +152,10 @@ def _why_size(length: Length) -> str:
 def _of_dropout(length: Length) -> Choice:
     why = "text that is read so often would be learnt by heart without it"
     return Choice("dropout", f"{length.dropout:g}", why)
+
+
+def _of_decay(length: Length) -> Choice:
+    return Choice("weight decay", f"{length.weight_decay:g}", "what helps with few passages only fades")
 
 
 def _of_gpus(chosen: Chosen) -> Choice:

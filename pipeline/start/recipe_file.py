@@ -19,6 +19,7 @@ from pipeline.start.choose import Chosen, Reading
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
 from pipeline.start.reasons import choices, notes
+from pipeline.start.sizes import MUON_LR
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 from trainer.system.wording import counted, shell_word
@@ -115,6 +116,9 @@ def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
     yield f"  max_tokens: {horizon.tokens}"
     if dropout := chosen.length.dropout:
         yield f"  dropout: {dropout:g}  # {why['dropout']}"
+    if decay := chosen.length.weight_decay:
+        optimizer = {"muon_lr": MUON_LR, "weight_decay": decay}
+        yield f"  optimizer: {_flow(optimizer)}  # {why['weight decay']}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"
     schedule = {"warmup_tokens": horizon.warmup, "decay_fraction": DECAY, "min_lr_ratio": 0}

@@ -11,9 +11,29 @@ from trainer.config.model import ModelConfig
 # section 6: what is read again is worth less each time; four epochs are nearly as good as new text, and after
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
-# Text that is read more often is learnt by heart, unless part of the numbers is left out by chance: then as
-# much again teaches something, except to a larger vocabulary. docs/start.md has the runs.
-DROPOUT, WITH_DROPOUT, DROPOUT_ENTRIES = 0.1, 2.0, 2_048
+# Text that is read more often is learnt by heart, unless part of the numbers is left out by chance: then more
+# passes teach something, except to a larger vocabulary. docs/start.md has the runs.
+DROPOUT_ENTRIES = 2_048
+
+
+@dataclass(frozen=True)
+class Regularized:
+    """What keeps a model from learning a text by heart.
+
+    `dropout` is for a text for which there is time `from_times` as often as is good without, and that is read
+    at most `times` as often. Each step takes the rate times the weight decay from a weight, and all steps
+    `decayed`, the product that matters (Wang and Aitchison 2024, arXiv 2405.13698).
+    """
+
+    from_times: float
+    times: float
+    dropout: float
+    decayed: float
+
+
+PLAIN = Regularized(0, 1, 0.0, 0.0)
+WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0), Regularized(1, 2, 0.1, 2.0))
+MUON_LR = 0.01  # of the matrices in blocks
 USUAL = 2  # the shape of the default recipe, which is measured first
 FEWEST_STEPS = 100
 FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
@@ -73,7 +93,8 @@ SIZES = (
 @dataclass(frozen=True)
 class Length:
     """A size, and how long a model of it is trained: over `tokens`, of which `unique` are different ones.
-    More than `most` tokens teach nothing with this `dropout`.
+    More than `most` tokens teach nothing with this `dropout`. The `weight_decay` suits these tokens. It stays
+    when the length of the training is changed, which goes on from the same weights.
     """
 
     size: Size
@@ -83,6 +104,7 @@ class Length:
     unique: int
     most: int
     dropout: float
+    weight_decay: float
     limit: str  # what ends the training: `time` or `text`
 
     @property
@@ -145,12 +167,22 @@ def _length(
     # after 4.5 passes and 2.10 after 7.
     passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
     possible = seconds * tokens_per_second(size, vocab_size)
-    dropout = DROPOUT if vocab_size <= DROPOUT_ENTRIES and possible > passes * unique else 0.0
-    of_text = min(MOST_EPOCHS, passes * (WITH_DROPOUT if dropout else 1)) * unique
+    against = WITH_DROPOUT if vocab_size <= DROPOUT_ENTRIES else ()
+    chosen = next((one for one in against if possible > one.from_times * passes * unique), PLAIN)
+    of_text = min(MOST_EPOCHS, passes * chosen.times) * unique
     tokens = min(possible, of_text)
     batch = size.batch
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
         batch //= 2
     steps = max(2, int(tokens / batch))
-    limit = "time" if possible <= of_text else "text"
-    return Length(size, vocab_size, batch, steps * batch, unique, round(of_text), dropout, limit)
+    return Length(
+        size,
+        vocab_size,
+        batch,
+        tokens=steps * batch,
+        unique=unique,
+        most=round(of_text),
+        dropout=chosen.dropout,
+        weight_decay=float(f"{chosen.decayed / (MUON_LR * steps):.2g}"),
+        limit="time" if possible <= of_text else "text",
+    )

@@ -149,7 +149,11 @@ def entry(trained: StoredRun, checkpoint: Path) -> dict[str, Any]:
         )
     assert event is not None
     found = {name: value.value for name, value in event.metadata.items()}
-    return found | {"corpora": {record.data["corpus"]: record.data for record in found["corpora"].records}}
+    of_corpora = {
+        table: {record.data["corpus"]: record.data for record in found[table].records}
+        for table in ("corpora", "epochs of corpora")
+    }
+    return found | of_corpora
 
 
 def test_the_entry_in_the_ui_says_the_same(trained: StoredRun) -> None:
@@ -157,7 +161,8 @@ def test_the_entry_in_the_ui_says_the_same(trained: StoredRun) -> None:
     found = entry(trained, run / "checkpoints" / "step-00000024")
     rows = found["corpora"]
     assert sum(row["tokens until then"] for row in rows.values()) == 24 * 512
-    assert store.current(keys.raw("first")).data_version.startswith(rows["first"]["raw"])
+    raw = found["epochs of corpora"]["first"]["raw"]
+    assert raw and store.current(keys.raw("first")).data_version.startswith(raw)
     assert rows["second"]["kept by quality"] - rows["second"]["kept by dedup"] == 1
     assert (
         f"torch {version('torch')}" in found["libraries"]
