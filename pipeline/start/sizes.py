@@ -31,8 +31,10 @@ class Regularized:
     decayed: float
 
 
-PLAIN = Regularized(0, 1, 0.0, 0.0)
+PLAIN, LONG = Regularized(0, 1, 0.0, 0.0), Regularized(0, 1, 0.0, 2.5)
 WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0), Regularized(1, 2, 0.1, 2.0))
+# Without dropout, only a long training over text that is repeated becomes better by decay.
+LONG_STEPS, REPEATED = 2_000, 3.0
 MUON_LR = 0.01  # of the matrices in blocks
 USUAL = 2  # the shape of the default recipe, which is measured first
 FEWEST_STEPS = 100
@@ -175,6 +177,8 @@ def _length(
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
         batch //= 2
     steps = max(2, int(tokens / batch))
+    if chosen == PLAIN and steps >= LONG_STEPS and tokens >= REPEATED * unique:
+        chosen = LONG
     return Length(
         size,
         vocab_size,

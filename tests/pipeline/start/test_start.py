@@ -430,12 +430,20 @@ def test_a_text_that_a_model_would_learn_by_heart_is_read_more_often_only_with_d
 
 @pytest.mark.parametrize(
     ("text_bytes", "seconds", "decayed"),
-    [(60_000, 3_600, 4), (200_000, 3_600, 4), (900_000, 3_600, 4), (10**9, 36_000, 0)],
+    [
+        (60_000, 3_600, 4),
+        (200_000, 3_600, 4),
+        (900_000, 3_600, 4),
+        (5_000_000, 3_600, 2.5),
+        (10**9, 36_000, 0),
+    ],
 )
-def test_over_a_training_that_repeats_its_text_often_weights_decay_by_as_much_whatever_its_length(
+def test_over_a_training_that_repeats_its_text_weights_decay_by_as_much_whatever_its_length(
     text_bytes: int, seconds: int, decayed: float
 ) -> None:
-    """In 978 steps, a model came to 1.24 bits per byte with a decay of .5, and to 1.27 with twice that."""
+    """In 2,282 steps, over four passes, a model came to 1.56 bits per byte with a decay of 1, to 1.34 with
+    .12, and to 1.38 with none.
+    """
     length = longest(text_bytes, seconds, fixed_speed().of)
     steps = length.tokens / length.global_batch_tokens
     assert length.weight_decay * MUON_LR * steps == pytest.approx(decayed, rel=0.05)
