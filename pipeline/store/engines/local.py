@@ -190,8 +190,8 @@ class LocalEngine:
             sharing.stop()
 
     def _pool_of(self, processes: int) -> ProcessPoolExecutor:
-        """At least so many. More than can work at a time would be started, too: a task that is submitted when
-        another ends finds no idle process yet.
+        """A pool of at least so many processes. It is no larger than needed, since it would start all of
+        them: a task that is submitted the moment another one ends finds no idle process yet.
         """
         if self._pool is None or self._processes < processes:
             self.close()
