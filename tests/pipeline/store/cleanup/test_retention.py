@@ -347,12 +347,12 @@ def test_an_old_run_goes_on_a_file_system_without_links_too(
 
 
 def test_a_command_on_a_full_disk_says_so_in_a_sentence(store: Store) -> None:
-    """The directory for temporary files is mostly on the same disk."""
     run = trained(store, 1)
     used = on_a_full_disk("keep", f"{run.config.run_dir.name}-00000032")
     assert (used.returncode, used.stdout) == (2, "")
     last = used.stderr.splitlines()[-1]  # a busy machine says what it loads, too
-    assert last.startswith("error: no file can be written (File too large): free some space, in /")
+    why = "cannot be written (File too large): free some space"
+    assert last.startswith(f"error: {run.config.run_dir / 'keep.txt'} {why}")
 
 
 @pytest.mark.parametrize(
