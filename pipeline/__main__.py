@@ -30,12 +30,11 @@ def run(arguments: Sequence[str]) -> NoReturn:
     ctrl_c.ends_the_program()
     streams.keep()
     from pipeline.cli import main
+    from trainer.system.signals import heeded
 
     _show_what_is_done()
     # Exits as on Ctrl-C, so that incomplete output is removed on the way out.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-            continue  # nohup: the command outlives the terminal
+    for number in heeded([signal.SIGTERM, signal.SIGHUP]):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     status = main(arguments)
     # At its end Python looks for garbage in all that was imported, up to half a second in vain.

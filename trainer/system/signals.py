@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -26,6 +26,12 @@ class StoppedEarlyError(KeyboardInterrupt):
     """A signal came before a step was taken since the run began or resumed: nothing is new."""
 
 
+def heeded(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
+    """Those of the signals that end this program. Under nohup SIGHUP does not: it outlives the terminal."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [number for number in numbers if not (ignored and number == signal.SIGHUP)]
+
+
 class StopSignals:
     """While entered, the signals in STOPPING raise StoppedEarlyError until `after_step` is called; from
     then on they only set `received`. A second Ctrl-C ends the process at once.
@@ -38,9 +44,7 @@ class StopSignals:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in STOPPING:
-            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # nohup: the run outlives the terminal
+        for number in heeded(STOPPING):
             self._previous[number] = signal.signal(number, self._receive)
         return self
 
