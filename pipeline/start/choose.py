@@ -1,6 +1,5 @@
 """Every choice of a recipe for a folder and a deadline."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,6 +9,7 @@ from pipeline.start.horizon import AIM, Horizon
 from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
 from pipeline.start.speed import Speed, processes
 from pipeline.start.tuning import Tuning
+from trainer.system.clock import since_boot
 
 # What takes time around the training, measured on two cores: Dagster and its stages start, and after the
 # training the model is evaluated and exported, eight times as long as the program that measures the speed. A
@@ -122,7 +122,7 @@ def choose(
     `learnt_bytes` says how much text they have left to learn. Raises NothingReadableError for a folder that
     has nothing to pretrain on.
     """
-    began = time.monotonic()
+    began = since_boot()
     folder = _with_transcripts_as_text(folder, wishes)
     texts, left_out = _used(_texts(folder), wishes)
     if not texts:
@@ -132,7 +132,7 @@ def choose(
     _check_kept(folder, texts, wishes)
     chats = _chats(folder, wishes)
     speed.look()
-    budget = _budget(texts, chats, wishes, speed, spent + time.monotonic() - began)
+    budget = _budget(texts, chats, wishes, speed, spent + since_boot() - began)
     corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
     if learnt_bytes is not None:

@@ -155,7 +155,9 @@ def _of_dropout(length: Length) -> Choice:
 
 
 def _of_decay(length: Length) -> Choice:
-    return Choice("weight decay", f"{length.weight_decay:g}", "what helps with few passages only fades")
+    return Choice(
+        "weight decay", f"{length.weight_decay:g}", "it shrinks the weights, so that less is learnt by heart"
+    )
 
 
 def _of_gpus(chosen: Chosen) -> Choice:

@@ -31,7 +31,7 @@ class Regularized:
     decayed: float
 
 
-PLAIN, LONG = Regularized(0, 1, 0.0, 0.0), Regularized(0, 1, 0.0, 2.5)
+PLAIN = Regularized(0, 1, 0.0, 2.5)
 WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0), Regularized(1, 2, 0.1, 2.0))
 # Without dropout, only a long training over text that is repeated becomes better by decay.
 LONG_STEPS, REPEATED = 2_000, 3.0
@@ -177,8 +177,7 @@ def _length(
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
         batch //= 2
     steps = max(2, int(tokens / batch))
-    if chosen == PLAIN and steps >= LONG_STEPS and tokens >= REPEATED * unique:
-        chosen = LONG
+    decays = chosen.dropout or (steps >= LONG_STEPS and tokens >= REPEATED * unique)
     return Length(
         size,
         vocab_size,
@@ -187,6 +186,6 @@ def _length(
         unique=unique,
         most=round(of_text),
         dropout=chosen.dropout,
-        weight_decay=float(f"{chosen.decayed / (MUON_LR * steps):.2g}"),
+        weight_decay=float(f"{chosen.decayed / (MUON_LR * steps):.2g}") if decays else 0.0,
         limit="time" if possible <= of_text else "text",
     )
