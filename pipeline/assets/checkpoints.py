@@ -281,12 +281,10 @@ def samples_shown(samples: Sequence[Mapping[str, Any]]) -> dg.MarkdownMetadataVa
 def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     """The scores on all held-out text and on each corpus, with those of compressors where they are known."""
     figures = {label: evaluation[name] for name, label in FIGURES.items() if name in evaluation}
-    named = {
-        corpus: {PER_CORPUS.get(name, name): number for name, number in numbers.items()}
-        for corpus, numbers in evaluation["per_corpus"].items()
-    }
     rows = (
-        {"corpus": corpus, **dict.fromkeys(numbers), **rounded(numbers)} for corpus, numbers in named.items()
+        {"corpus": corpus}
+        | {PER_CORPUS.get(name, name): value for name, value in (numbers | rounded(numbers)).items()}
+        for corpus, numbers in evaluation["per_corpus"].items()
     )
     return {**rounded(figures | evaluation.get("compressors", {})), "per corpus": table(rows)}
 

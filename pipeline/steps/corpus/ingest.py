@@ -110,9 +110,8 @@ class Raw(CorpusStage):
 
     def observe(self, store: Store) -> str:
         """A hash of what the source holds now, the input `source` of a new version. Raises SourceError."""
-        return _inputs(self._units(store, open_source(self.corpus, self.source, store.hashes.sha256)))[
-            "source"
-        ]
+        source = open_source(self.corpus, self.source, store.hashes.sha256)
+        return _inputs(self._units(store, source))["source"]
 
     def _units(self, store: Store, source: Source) -> Sequence[Unit]:
         if CONTINUES_VARIABLE in os.environ and isinstance(self.work(store), Version):
