@@ -12,13 +12,10 @@ from trainer.system import ctrl_c
 if __name__ == "__main__":
     ctrl_c.ends_the_program()
     from trainer.system.errors import USER_ERROR, TrainerError
-    from trainer.system.history import dagster_home
+    from trainer.system.history import check_home
 
     try:
-        home = dagster_home()
-        if not os.access(home, os.W_OK | os.X_OK):
-            what = "may not be written to: change who may write there, or name another folder"
-            raise TrainerError(f"DAGSTER_HOME {home}: {what}")
+        check_home()
         if "%" in sys.prefix:  # which stands for a variable in the settings of Dagster's databases
             what = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
             raise TrainerError(f"{sys.prefix}: {what}")

@@ -27,7 +27,7 @@ from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
-from pipeline.start.choose import Wishes, choose
+from pipeline.start.choose import Wishes, check_text, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import MOST_SECONDS, Folder, FoundCorpus, look
 from pipeline.start.folder.unread import reasons_of
@@ -93,6 +93,8 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"--out {path}: is a folder: name a file, such as {path / folder.name}.yaml")
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: no recipe may be written there: name another file with -o")
+    if not options.plan:
+        history.check_home()
     # Two at once would write their plans over each other.
     owner = f"{os.getuid()}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}"
     with locks.alone(Path(tempfile.gettempdir(), f"groundwork-{owner}.lock")) as mine:
@@ -111,6 +113,7 @@ def _start(
         looks = look(folder, min(MOST_SECONDS, LOOKING * wishes.seconds))
         found = next(looks)
     print("\n".join(_folder_lines(found)), flush=True)
+    check_text(found, wishes)
     # What the first run on a machine compiles is compiled before the plan, whose time it takes, and after the
     # look, which has seconds.
     compile_ahead.start()

@@ -124,11 +124,7 @@ def choose(
     """
     began = since_boot()
     folder = _with_transcripts_as_text(folder, wishes)
-    texts, left_out = _used(_texts(folder), wishes)
-    if not texts:
-        raise NothingReadableError(
-            f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
-        )
+    texts, left_out = _texts(folder, wishes)
     _check_kept(folder, texts, wishes)
     chats = _chats(folder, wishes)
     speed.look()
@@ -170,6 +166,13 @@ def choose(
     )
 
 
+def check_text(folder: Folder, wishes: Wishes) -> None:
+    """Raises NothingReadableError for a folder that has nothing to pretrain on, as `choose` does, before
+    anything is compiled or measured.
+    """
+    _texts(_with_transcripts_as_text(folder, wishes), wishes)
+
+
 def _with_transcripts_as_text(folder: Folder, wishes: Wishes) -> Folder:
     """Conversations in plain text are text where they cannot teach the model to answer, or shall not."""
     teach = wishes.chat and any(corpus.is_text for corpus in folder.corpora)
@@ -182,18 +185,15 @@ def _with_transcripts_as_text(folder: Folder, wishes: Wishes) -> Folder:
     return replace(folder, corpora=tuple(corpora))
 
 
-def _texts(folder: Folder) -> list[FoundCorpus]:
-    if texts := [corpus for corpus in folder.corpora if corpus.is_text]:
-        return texts
-    kinds = " and ".join(sorted({corpus.shape.format for corpus in folder.corpora}))
-    raise NothingReadableError(
-        f"{folder.path}: has only rows of {kinds}, and a model learns to answer after it has read text: "
-        "add a folder of texts"
-    )
-
-
-def _used(texts: Sequence[FoundCorpus], wishes: Wishes) -> tuple[list[FoundCorpus], list[str]]:
+def _texts(folder: Folder, wishes: Wishes) -> tuple[list[FoundCorpus], list[str]]:
     """The corpora that are trained on, and a note for each corpus of which nothing would be left."""
+    texts = [corpus for corpus in folder.corpora if corpus.is_text]
+    if not texts:
+        kinds = " and ".join(sorted({corpus.shape.format for corpus in folder.corpora}))
+        raise NothingReadableError(
+            f"{folder.path}: has only rows of {kinds}, and a model learns to answer after it has read text: "
+            "add a folder of texts"
+        )
     used, notes = [], []
     largest = max(corpus.text_bytes for corpus in texts)
     for corpus in texts:
@@ -203,6 +203,10 @@ def _used(texts: Sequence[FoundCorpus], wishes: Wishes) -> tuple[list[FoundCorpu
             notes.append(f"Left out: {corpus.name} is not in {', '.join(wishes.languages)}.")
         else:
             used.append(corpus)
+    if not used:
+        raise NothingReadableError(
+            f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
+        )
     return used, notes
 
 

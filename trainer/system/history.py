@@ -205,6 +205,13 @@ def dagster_home() -> Path:
     raise TrainerError(f"DAGSTER_HOME {named}: {why}, or unset DAGSTER_HOME for the one of this checkout")
 
 
+def check_home() -> None:
+    """Raises TrainerError if Dagster cannot keep its databases in its home."""
+    if not os.access(home := dagster_home(), os.W_OK | os.X_OK):
+        what = "may not be written to: change who may write there, or name another folder"
+        raise TrainerError(f"DAGSTER_HOME {home}: {what}")
+
+
 def store_place(address: str | None = None) -> str:
     """Where the store with the runs is: GROUNDWORK_STORE, a directory or the address of a bucket, else
     `address`, else `store` in Dagster's home. A directory is absolute; only shells replace `~` in variables.

@@ -1,5 +1,6 @@
 """The program `groundwork`, as it is typed."""
 
+import json
 import os
 import signal
 import site
@@ -142,3 +143,19 @@ def test_a_person_sees_one_bar_for_all_that_is_left_to_do() -> None:
     assert shown.seen("pretrain 1 of 9 · training 41% ███", "░░░  loss 4.213" + end)
     assert shown.seen("pretrain 1 of 9 · compiling kernels: quality", end)
     assert shown.lines == ["a sample", ""]
+
+
+def test_what_no_model_can_be_made_of_is_said_before_anything_is_compiled_or_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "chats"
+    folder.mkdir()
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": ENGLISH[0][:500]}]
+    (folder / "chats.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    kernels = tmp_path / "kernels"  # empty, as on a fresh machine
+    kernels.mkdir()
+    done = groundwork(str(folder), "--hours", "1", NUMBA_CACHE_DIR=str(kernels))
+    assert done.returncode == 2 and "has only rows of chat" in done.stderr
+    assert "compiling" not in done.stderr + done.stdout and not any(kernels.iterdir())
+    folder.joinpath("text.txt").write_text("\n\n".join(ENGLISH[:40]))
+    done = groundwork(str(folder), "--hours", "1", DAGSTER_HOME="/proc/self", NUMBA_CACHE_DIR=str(kernels))
+    assert done.returncode == 2 and not done.stdout and not any(kernels.iterdir())
+    assert "DAGSTER_HOME /proc/self: may not be written to: change who may write there" in done.stderr
