@@ -22,6 +22,7 @@ from pipeline.store.errors import PipelineError
 from trainer.system import launch, terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.history import bits_shown
+from trainer.system.wording import begins
 
 # Each resumes from the newest checkpoint. Dagster's retry policy would restart runs that a person stopped.
 ATTEMPTS = 3
@@ -211,6 +212,8 @@ def _line(message: Mapping[str, Any], max_tokens: int) -> str:
     """A message of the trainer as a line of the log."""
     tokens = f"{message['tokens']:,} of {max_tokens:,} tokens" if "tokens" in message else ""
     match message["kind"]:
+        case "start":
+            return begins(message)
         case "metrics":
             speed = f"{message['tokens_per_second']:,.0f} tokens/s"
             left = f"{message['eta_seconds'] / 60:.1f} min left"

@@ -149,7 +149,7 @@ def test_a_person_makes_a_stage_stops_a_training_goes_on_and_looks_at_a_checkpoi
     cockpit.until(cockpit.ended(again), 300)
     assert cockpit.status(again) is dg.DagsterRunStatus.SUCCESS
     resumed = [
-        event.message for event in cockpit.instance.all_logs(again.run_id) if "resumed_from" in event.message
+        event.message for event in cockpit.instance.all_logs(again.run_id) if "resumes from" in event.message
     ]
     assert resumed and f"step-{saved[-1].rpartition('-')[2]}" in resumed[0]
 

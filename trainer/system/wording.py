@@ -3,9 +3,12 @@
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 SINGULAR = {"corpora": "corpus", "entries": "entry", "copies": "copy", "processes": "process"}
+
+SHOWN_CORPORA = 4  # by name in a line
 
 KINDS = {
     "NoneType": "null",
@@ -22,6 +25,24 @@ def counted(number: int, many: str) -> str:
     """`1 training run`, `1,200 training runs`: `many` is the plural."""
     one = (SINGULAR.get(word, word.removesuffix("s")) for word in many.split())
     return f"{number:,} {' '.join(one) if number == 1 else many}"
+
+
+def begins(start: Mapping[str, Any]) -> str:
+    """The message with which a training begins, as a line of its log."""
+    begun = f"resumes from {start['resumed_from']}" if start["resumed_from"] else "begins"
+    size = f"{start['parameters']:,} parameters, {start['flops_per_token'] / 1e6:,.1f} MFLOP per token"
+    where = f"{start['device']}, {counted(start['processes'], 'processes')}"
+    passes = [f"{times:,.2f} epochs of {name}" for name, times in start["epochs"].items()]
+    if len(passes) > SHOWN_CORPORA:
+        least, most = min(start["epochs"].values()), max(start["epochs"].values())
+        passes = [f"{least:,.2f} to {most:,.2f} epochs of {len(passes):,} corpora"]
+    facts = [f"{size}, {start['precision']} on {where}, attention {start['attention']}"]
+    facts += [", ".join([f"{start['tokens_total']:,} tokens", *passes])]
+    if padding := max(start["padding"].values(), default=0):
+        facts += [f"up to {padding:.1%} padding"]
+    for shared in start["trunks"][-1:]:
+        facts += [f"its first {shared['step']:,} steps are those of run {shared['run']}"]
+    return f"{begun}: {'; '.join(facts)}"
 
 
 def kind_of(value: Any) -> str:

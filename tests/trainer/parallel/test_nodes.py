@@ -64,7 +64,7 @@ class Job:
 
     def starts(self) -> list[str]:
         """With how many processes training started, each time."""
-        return re.findall(r"processes ([^,\n]*).*resumed_from", self.said.read_text())
+        return re.findall(r"parameters.* on \w+, (\d+) process", self.said.read_text())
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from trainer.checkpoint import publish, state
 from trainer.run.session import Session
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
+from trainer.system.wording import begins
 
 METRICS_INTERVAL_SECONDS = 5.0
 
@@ -72,7 +73,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
         "trunks": session.trunks,
     }
     reporter.send("start", **facts)
-    log.info(", ".join(f"{name} {value}" for name, value in facts.items()))
+    log.info(begins(facts))
 
 
 def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:

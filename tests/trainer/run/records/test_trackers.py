@@ -180,6 +180,12 @@ def test_the_log_file_has_what_the_console_said_with_dates_in_all_attempts(
     trained(settings)
     both = (tmp_path / "run" / "log.txt").read_text()
     assert both.startswith(first) and both.count("complete: 3,072 tokens") == 2
+    begins, resumes = (line for line in both.splitlines() if " parameters, " in line)
+    facts = (
+        r"[\d,]+ parameters, [\d.]+ MFLOP per token, fp32 on cpu, 1 process, attention math; 3,072 tokens, .*"
+    )
+    assert re.search(rf" begins: {facts}[\d.]+ epochs of prose, [\d.]+ epochs of code", begins)
+    assert re.search(rf" resumes from .*/step-00000008: {facts}", resumes)
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in both.splitlines())
 
 
