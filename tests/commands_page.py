@@ -33,7 +33,8 @@ Commands of `pipeline` work with the store, and those of `trainer` with the file
 `GROUNDWORK_RECIPE` names the recipe: a path, or the name of a recipe that ships. `GROUNDWORK_STORE` names the
 store: a directory, or a bucket such as `s3://bucket/prefix` ([bucket.md](bucket.md)). Export both variables
 in every shell, so that commands and the UI use the same recipe and store. `--recipe R` names the recipe of
-one command. `python -m pipeline summary` prints the command that opens the UI with both.
+one command, after the command or before it. `python -m pipeline summary` prints the command that opens the UI
+with both.
 
 ## Which model a command takes
 

@@ -144,8 +144,8 @@ def _train(arguments: list[str]) -> int:
         epilog=f"Also: python -m trainer COMMAND --help, where COMMAND is one of {', '.join(COMMANDS)}",
     )
     add = parser.add_argument
-    add("config", type=Path, metavar="CONFIG.yaml")
-    add("overrides", nargs="*", metavar="key=value", help="for example training.optimizer.lr=1e-3")
+    add("config", type=Path, metavar="CONFIG.yaml", help="the settings of the run")
+    add("overrides", nargs="*", metavar="key=value", help="a setting, such as training.optimizer.lr=1e-3")
     add("--allow-changes", action="store_true", help="resume although settings or data have changed")
     add("--profile", action="store_true", help="write a trace of a few steps to run_dir/profile")
     if not arguments:
@@ -171,7 +171,7 @@ def _parser(command: str, about: str) -> argparse.ArgumentParser:
 def _evaluate(arguments: list[str]) -> int:
     parser = _parser("evaluate", "Print validation losses of a checkpoint, not of an export, as JSON.")
     add = parser.add_argument
-    add("--config", type=Path, help="default: the config.yaml of the checkpoint's run directory")
+    add("--config", type=Path, help="the settings; default: config.yaml of the checkpoint's run directory")
     example = '{"prompts": ["Once upon a time"], "temperature": 0.7}'
     add("--samples", metavar="JSON", help=f"also print samples, for example {example}")
     options = parser.parse_args(arguments)
@@ -215,7 +215,7 @@ def _predict(arguments: list[str]) -> int:
     parser = _parser("predict", about)
     add = parser.add_argument
     add("--prompt", metavar="N", type=int, default=1, help="prompt tokens of each row; default: %(default)s")
-    add("rows", type=Path, metavar="ROWS.npy", help="int64 [rows, length]")
+    add("rows", type=Path, metavar="ROWS.npy", help="token ids, int64 [rows, length]")
     options = parser.parse_args(arguments)
     with loading():
         import numpy as np
@@ -240,7 +240,7 @@ def _predict(arguments: list[str]) -> int:
 
 def _generate(arguments: list[str]) -> int:
     parser = _parser("generate", "Print prompts, each with a model's continuation.")
-    parser.add_argument("--prompt", required=True, action="append", help="may be repeated")
+    parser.add_argument("--prompt", required=True, action="append", help="a text; may be repeated")
     add_drawing(parser, SamplesConfig().temperature)
     parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, one line each")
     options = parser.parse_args(arguments)
@@ -274,7 +274,7 @@ def _check(arguments: list[str]) -> int:
 def _states(arguments: list[str]) -> int:
     about = "Print the states of other runs from which a run would continue, the newest first, as JSON lines."
     parser = argparse.ArgumentParser(prog="python -m trainer states", description=about)
-    parser.add_argument("config", type=Path, metavar="CONFIG.yaml", help="the run, which is not trained")
+    parser.add_argument("config", type=Path, metavar="CONFIG.yaml", help="the run; it is not trained")
     options = parser.parse_args(arguments)
     config = load_to_train(options.config)
     if config.runs is None:
@@ -294,9 +294,9 @@ def _merge(arguments: list[str]) -> int:
     about = "Write the mean of the weights of checkpoints as a run of its own, and print its scores as JSON."
     parser = argparse.ArgumentParser(prog="python -m trainer merge", description=about)
     add = parser.add_argument
-    add("models", nargs="+", metavar="NAME", help=f"two checkpoints or more, or a run. {MODEL_NAMES}")
+    add("models", nargs="+", metavar="NAME", help=f"two checkpoints or more, or a run: {MODEL_NAMES}")
     add("--last", type=int, metavar="N", help="of one run, its newest N checkpoints")
-    add("--weights", metavar="W,W", help="one for each checkpoint; default: equal ones")
+    add("--weights", metavar="W,W", help="a weight for each checkpoint; default: equal ones")
     add("--output", type=Path, required=True, metavar="DIR", help="the directory of the run; must not exist")
     add("--name", default="", help="the name of the mean; default: the name of DIR")
     options = parser.parse_args(arguments)

@@ -14,9 +14,14 @@ from trainer.system.history import MODEL_NAMES, bits_shown
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("checkpoints", metavar="CHECKPOINT", nargs="+", help=f"two or more, or one run. {MODEL_NAMES}")
+    add(
+        "checkpoints",
+        metavar="CHECKPOINT",
+        nargs="+",
+        help=f"two or more checkpoints, or one run: {MODEL_NAMES}",
+    )
     add("--last", metavar="N", type=int, help="of one run, its newest N checkpoints on disk")
-    add("--weights", metavar="W,W", help="one for each checkpoint; default: equal ones")
+    add("--weights", metavar="W,W", help="a weight for each checkpoint; default: equal ones")
     add_variant(parser)
 
 

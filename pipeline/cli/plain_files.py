@@ -41,9 +41,13 @@ def add_in_and_out(parser: argparse.ArgumentParser, out: str = "the directory to
         "--id-column", metavar="C", help="the column with the id; default: id, if there is one"
     )
     parser.add_argument(
-        "--separator", metavar="S", help="between the fields of CSV; default: a comma, in .tsv files a tab"
+        "--separator",
+        metavar="S",
+        help="the character between the fields of CSV; default: a comma, in .tsv files a tab",
     )
-    parser.add_argument("--encoding", metavar="E", help="of all but Parquet files; default: utf-8")
+    parser.add_argument(
+        "--encoding", metavar="E", help="the encoding of all but Parquet files; default: utf-8"
+    )
 
 
 def add_kept_and_out(parser: argparse.ArgumentParser) -> None:

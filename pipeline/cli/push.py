@@ -9,7 +9,7 @@ from trainer.system import terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("repository", metavar="OWNER/NAME", help="made if it does not exist")
+    parser.add_argument("repository", metavar="OWNER/NAME", help="the repository, made if it does not exist")
     add_model(parser)
     parser.add_argument(
         "--data",

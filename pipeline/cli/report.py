@@ -19,7 +19,12 @@ from trainer.system.durable import write_atomically
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, default=Path("report.html"), help="default: %(default)s"
+        "-o",
+        "--out",
+        metavar="FILE",
+        type=Path,
+        default=Path("report.html"),
+        help="the page to write; default: %(default)s",
     )
 
 

@@ -43,7 +43,7 @@ class PluginParams(Params):
     """
     params: Arguments = Field({})
     name: str = ""
-    """Names the results; the name of the function or class when not set."""
+    """Name of the results. When not set, the name of the function or class."""
     max_failed_share: float = Field(0.01, ge=0, le=1)
     """Share of a corpus's documents that the code may fail on with an exception. Each is set aside; above
     this share the run fails.
@@ -74,10 +74,11 @@ class FastTextParams(Anchored):
     """
 
     name: str = Field(pattern=form(f"^{NAME.pattern}$", "letters, digits, `_` and `-`, such as `my-filter`"))
-    """Names the results."""
+    """Name of the filter and of its results."""
     fasttext: str = Field(min_length=1)
-    """Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. `quality_model` is
-    that of the recipe, whose label is `__label__positive`.
+    """Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. The word
+    `quality_model` stands for the classifier of that section of the recipe; its label is
+    `__label__positive`.
     """
     label: str = Field(min_length=1)
     """A label as in the model, such as `__label__hq`."""
@@ -123,7 +124,7 @@ class TransformParams(PluginParams):
     """A transform that rewrites texts between `raw` and `scrubbed`."""
 
     corpora: tuple[str, ...] | None = Field(None, min_length=1)
-    """Only these corpora; all of them when not set."""
+    """The corpora whose texts are rewritten. When not set, all."""
 
 
 def check_names(entries: Sequence[Entry], taken: set[str]) -> None:

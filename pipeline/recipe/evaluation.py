@@ -100,7 +100,7 @@ def with_benchmarks_as_sets(recipe: Any) -> Any:
     if not params.titles:
         raise ValueError(
             "decontamination: benchmarks stands for those of evaluation.benchmarks and for evaluation.texts, "
-            "but there are none"
+            "but there are none: add some, or leave out `decontamination`"
         )
     named = [entry for one in sets for entry in (_sets(params) if one == BENCHMARKS else [one])]
     return {**recipe, "decontamination": {**section, "sets": named}}
@@ -127,10 +127,10 @@ class Decontamination(decontamination.NgramParams):
     action: Literal["remove", "report"] = "remove"
     """Whether such documents are removed from the training text, or only reported."""
     stock_phrase: int = Field(4, ge=1)
-    """Words that more than this many documents of a part share with evaluation sets (in parts of more than
-    1,000 times as many documents, one document in 1,000) are a stock phrase, not a quote. A shared passage
-    counts as a quote if at least 3 in 10 of its pieces of four words are rarer. With a large number, every
-    shared passage is a quote.
+    """Four words in a row are a stock phrase, not part of a quote, if more than this many documents of a
+    part share them with evaluation sets; in parts of more than 1,000 times as many documents, if more than
+    one document in 1,000 does. A shared passage counts as a quote if at least 3 in 10 of its pieces of four
+    words are rarer. With a large number, every shared passage is a quote.
     """
     sets: tuple[EvaluationSet, ...] = Field(min_length=1)
     """The evaluation sets, each with a name and a source."""

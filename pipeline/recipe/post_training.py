@@ -33,7 +33,7 @@ EVALUATIONS = 4  # in a run, and as many checkpoints
 
 
 class Tuning(Params):
-    """What both sections have."""
+    """What a tuning learns from, and how. `dpo` learns which of two answers is better."""
 
     corpora: tuple[Corpus, ...] = Field(
         min_length=1,

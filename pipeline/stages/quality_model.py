@@ -29,9 +29,9 @@ class QualityModelParams(Params):
     """A fastText classifier that tells the texts of some corpora from those of others, all scrubbed."""
 
     positive: tuple[str, ...] = Field(min_length=1)
-    """Corpora of text as it should be."""
+    """Corpora of good text, which the classifier is to prefer."""
     negative: tuple[str, ...] = Field(min_length=1)
-    """Corpora to tell it from."""
+    """Corpora of other text, from which the classifier learns to tell good text."""
 
 
 @batch_filter(signals={"probability": float})

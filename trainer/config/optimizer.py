@@ -52,9 +52,9 @@ class OptimizerConfig(Config):
     them.
     """
     lr: Rate = Field(default_factory=lambda settings: USUAL_LR.get(settings["kind"], 3e-3))
-    """Peak learning rate, reached after the warmup. With `muon`, that of AdamW. When not set, 0.002 with
-    `muon`, 0.001 with `lion`, `sophia` and `python`, and 0.003 with any other kind; start lower from existing
-    weights.
+    """Peak learning rate, reached after the warmup. With `muon`, this is the rate of AdamW, and `muon_lr`
+    that of the matrices inside blocks. When not set, 0.002 with `muon`, 0.001 with `lion`, `sophia` and
+    `python`, and 0.003 with any other kind; start lower from existing weights.
     """
     groups: list[ParameterGroup] = Field(default_factory=list)
     """Parameters with another learning rate or weight decay, by name. A parameter belongs to the first group

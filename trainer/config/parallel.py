@@ -15,8 +15,8 @@ UNSPLITTABLE = {
 
 
 class ParallelConfig(Config):
-    """How several processes share the work: a copy of the model takes `dp_shard` x `tp` x `pp` of them. There
-    are as many copies as that leaves processes for, and each reads other samples.
+    """How several processes share the work. A copy of the model takes `dp_shard` x `tp` x `pp` processes. If
+    there are more processes, there are several copies, each of which reads other samples.
     """
 
     dp_shard: int = Field(default=1, ge=1)

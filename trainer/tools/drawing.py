@@ -13,11 +13,26 @@ def add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
     """Adds the options, with `temperature` as its default."""
     defaults = SamplesConfig()
     add = parser.add_argument
-    add("--max-new-tokens", type=int, default=defaults.max_new_tokens, help="per text; default: %(default)s")
-    said = "0 decodes greedily; default: %(default)s"
+    add(
+        "--max-new-tokens",
+        type=int,
+        default=defaults.max_new_tokens,
+        help="most tokens of each text; default: %(default)s",
+    )
+    said = "lower is more predictable; 0 decodes greedily; default: %(default)s"
     add("--temperature", type=float, default=temperature, help=said)
-    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens; default: %(default)s")
-    add("--top-p", type=float, default=defaults.top_p, help="1, the default, samples from all tokens")
+    add(
+        "--top-k",
+        type=int,
+        default=defaults.top_k,
+        help="sample from so many of the likeliest tokens; 0: from all; default: %(default)s",
+    )
+    add(
+        "--top-p",
+        type=float,
+        default=defaults.top_p,
+        help="sample from the likeliest tokens of this total probability; 1, the default: from all",
+    )
     add("--seed", type=int, default=0, help="seed of the sampling; default: %(default)s")
 
 

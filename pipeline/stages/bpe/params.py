@@ -47,8 +47,8 @@ class TokenizerParams(Params):
     makes numbers longer.
     """
     sample_bytes: int = Field(1_000_000_000, gt=0, le=10_000_000_000)
-    """UTF-8 bytes of text to train on, taken from the corpora in proportion to their size, from each at least
-    a tenth of an even split. At most 10 GB, because pair counts are 32-bit.
+    """UTF-8 bytes of text to train on, taken from the corpora in proportion to their size. Each corpus gives
+    at least a tenth of what it would give in an even split. At most 10 GB, because pair counts are 32-bit.
     """
     chat: bool | Literal["appended"] = False
     """With `true`, eight entries of the vocabulary are tokens for conversations, so that the model can be

@@ -31,11 +31,11 @@ class Repeated(Params):
     within: Literal["site", "corpus"] = "site"
     """Documents that are compared: those whose `url` has the same host, or all of the corpus."""
     min_documents: Annotated[int, Field(ge=2, le=MOST)] = 5
-    """Documents in which it occurs, from which on it is cut."""
+    """A line or paragraph that occurs in at least so many documents is cut."""
     min_chars: Annotated[int, Field(ge=1, le=MOST)] = 1
-    """Shorter ones, in UTF-8 bytes, stay."""
+    """Fewest UTF-8 bytes of a line or paragraph that is cut; shorter ones stay."""
     keep_first: bool = False
-    """Whether the first occurrence stays, in the order of the documents."""
+    """Whether the first of the documents keeps its line or paragraph."""
 
 
 class EditParams(Params):

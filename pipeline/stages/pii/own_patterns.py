@@ -28,7 +28,7 @@ class OwnPattern(Params):
     )
     """What is written instead: letters in square brackets. Default: the name, as in `[EMPLOYEE]`."""
     checksum: Literal["luhn"] | None = None
-    """Only matches whose digits add up are replaced. `luhn`: ISO/IEC 7812."""
+    """With `luhn`, only matches whose check digit is right are replaced (ISO/IEC 7812). When not set, all."""
 
     @field_validator("regex")
     @classmethod

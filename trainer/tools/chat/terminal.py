@@ -26,8 +26,18 @@ def main(arguments: list[str]) -> int:
     add("model", metavar="MODEL", help=MODEL_NAMES)
     add("--system", default="", help="instructions that the conversation begins with")
     add("--max-new-tokens", type=int, default=256, help="most tokens of each answer; default: %(default)s")
-    add("--temperature", type=float, default=defaults.temperature, help="0 decodes greedily")
-    add("--top-k", type=int, default=defaults.top_k, help="0 samples from all tokens")
+    add(
+        "--temperature",
+        type=float,
+        default=defaults.temperature,
+        help="lower is more predictable; 0 decodes greedily",
+    )
+    add(
+        "--top-k",
+        type=int,
+        default=defaults.top_k,
+        help="sample from so many of the likeliest tokens; 0: from all",
+    )
     add("--page", action="store_true", help="chat on a page in the browser of this machine instead")
     add("--port", type=int, help=f"port of the page; default: {PORT}")
     options = parser.parse_args(arguments)

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         raise TrainerError(f"--mfu {options.mfu:g} is above 1: write a share of the peak, such as 0.4")
     recipes = [word for word in options.words if "=" not in word]
     if len(recipes) != 1:
-        raise TrainerError(f"give one recipe, not {len(recipes)}")
+        raise TrainerError(f"give one recipe, not {len(recipes)}: a path, or a name such as gpu")
     values = _read(_path(recipes[0]))
     for word in options.words:
         if "=" in word:
@@ -117,9 +117,10 @@ def _parser() -> argparse.ArgumentParser:
         "--gpu",
         type=lambda text: text.lower().replace(" ", ""),  # `RTX 4090`, as its maker writes it
         choices=[*GPUS, CPU],
-        help="default: the GPU of this machine or, without one, its CPU, whose speed is measured",
+        help="the GPU to plan for; default: that of this machine or, without one, its CPU, whose speed is "
+        "measured",
     )
-    add("--gpus", type=_positive(int), help="default: the processes that the recipe starts")
+    add("--gpus", type=_positive(int), help="how many GPUs; default: the processes that the recipe starts")
     add(
         "--mfu",
         type=_positive(float),
