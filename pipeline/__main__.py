@@ -47,13 +47,13 @@ def groundwork() -> NoReturn:
     trainer`, or `start` with the folder that is named.
     """
     ctrl_c.ends_the_program()
-    from pipeline.cli import COMMANDS
+    from pipeline.cli import COMMANDS, command_first
 
-    first, *rest = sys.argv[1:] or ["--help"]
+    first, *rest = command_first(sys.argv[1:]) or ["--help"]
     if first == "trainer":
         os.execv(sys.executable, [sys.executable, "-m", "trainer", *rest])
     run([first, *rest] if first in COMMANDS or first in ("-h", "--help") else ["start", first, *rest])
 
 
 if __name__ == "__main__":
-    run(sys.argv[1:])
+    run(sys.argv[1:] or ["--help"])

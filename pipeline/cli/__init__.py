@@ -109,6 +109,14 @@ def _disk_error(error: OSError) -> str:
     return f"{named}: {why}" if named else why
 
 
+def command_first(arguments: list[str]) -> list[str]:
+    """`--recipe R` behind the command, where a person has written it before the command."""
+    if arguments[:1] != ["--recipe"] or len(arguments) < 3:
+        return arguments
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[2:end], *arguments[:2], *arguments[end:]]
+
+
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     program = "groundwork" if Path(sys.argv[0]).name == "groundwork" else "python -m pipeline"
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
@@ -127,7 +135,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. A mistake of the user is one line on standard error, with exit status 2."""
-    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
+    arguments = command_first([*(sys.argv[1:] if arguments is None else arguments)])
     try:
         with ctrl_c.raises():
             options = _parsed(arguments)

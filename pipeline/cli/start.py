@@ -5,9 +5,10 @@ import hashlib
 import os
 import sys
 import tempfile
+from difflib import get_close_matches
 from pathlib import Path
 
-from pipeline.cli import summary
+from pipeline.cli import COMMANDS, summary
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
@@ -65,9 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _folder(written: str) -> Path:
-    """Not the current folder for the value of a variable that is not set."""
+    """Not the current folder for the value of a variable that is not set. `groundwork` takes a misspelt
+    command for a folder.
+    """
     if not written:
         raise argparse.ArgumentTypeError("is empty: name a folder that holds text")
+    if not os.path.lexists(written) and (meant := get_close_matches(written, COMMANDS, n=1, cutoff=0.75)):
+        raise argparse.ArgumentTypeError(
+            f"{written!r} is neither a folder nor a command: did you mean {meant[0]!r}?"
+        )
     return Path(written)
 
 

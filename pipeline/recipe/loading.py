@@ -19,6 +19,7 @@ from pipeline.sources.source import SourceError
 from pipeline.sources.user_code import PythonConfig
 from pipeline.store.params import anchored
 from trainer.system import yaml_file
+from trainer.system.errors import reason
 from trainer.system.paths import at_home
 
 RECIPE_VARIABLE = "GROUNDWORK_RECIPE"
@@ -80,7 +81,7 @@ def _settings(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from error
     except OSError as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from error
+        raise RecipeError(f"{path}: cannot be read ({reason(error)}): name a YAML file") from error
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError):

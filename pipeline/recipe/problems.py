@@ -11,7 +11,6 @@ from pipeline.stages.bpe import KINDS
 from trainer.config.problems import requirement
 
 UNWRITTEN = (*KINDS, *FILTER_KINDS)
-MISSING = ("missing", "union_tag_not_found")  # kinds of pydantic's errors
 MOST_PLACES = 3  # of a setting, where more say nothing
 _UNKNOWN_KEY = re.compile(r"unknown key '(\w+)': ")
 
@@ -43,7 +42,10 @@ def _explain_one(problem: ErrorDetails, places: Callable[[str], list[str]]) -> s
     kind = problem["type"]
     if kind.startswith("union_tag"):
         where += ".kind"
-    if kind in MISSING:
+    if kind == "union_tag_not_found":
+        section = re.sub(r"\.\d+|\.kind$", "", where)
+        return f"{where} is missing: `python -m pipeline recipe --explain {section}` lists the kinds"
+    if kind == "missing":
         return f"{where} is missing"
     said = requirement(problem)
     # A setting of this name elsewhere is meant rather than one here with a name like it.

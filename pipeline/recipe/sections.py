@@ -105,11 +105,16 @@ class Corpus(Params):
     @model_validator(mode="after")
     def _train_fits(self) -> Self:
         if self.edits and self.edits.cut and getattr(self.source, "format", "text") != "text":
-            raise ValueError("edits cut lines, and with them messages of a conversation: leave them out")
+            raise ValueError(
+                "edits cut lines, and with them messages of a conversation: leave out `edits` of this corpus"
+            )
         if self.weight is not None and not self.train:
             raise ValueError("weight has no effect with `train: false`: leave out one of them")
         if not (self.dedup or self.train):
-            raise ValueError("`train: false` removes duplicates of this corpus, which `dedup: false` ends")
+            raise ValueError(
+                "`train: false` is for a corpus whose duplicates are removed from the others, and with "
+                "`dedup: false` none are: leave out one of them"
+            )
         return self
 
 

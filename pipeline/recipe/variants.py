@@ -61,7 +61,10 @@ def load_all(path: Path) -> dict[str, Recipe]:
             continue
         variant = _loaded(path, written, name, {})
         if variant.evaluation != written.evaluation:
-            raise RecipeError(f"{path}: variants.{name}: `evaluation` is that of the recipe for all variants")
+            raise RecipeError(
+                f"{path}: variants.{name}: `evaluation` is that of the recipe for all variants: "
+                "change it there, and leave it out of the variant"
+            )
         same = made.setdefault(_all_decisive(variant), f"variants.{name}")
         if same == "the recipe" and name not in written.variants and family(name) == name:
             left_out = name

@@ -205,13 +205,13 @@ class RecipeSettings(Params):
         order = [corpus.train for corpus in self.corpora]
         if not any(order):
             raise ValueError(
-                "corpora: none is trained on, since each has `train: false`: leave it out of one"
+                "corpora: none is trained on, since each has `train: false`: remove this from one"
             )
         if order != sorted(order):
             name = self.corpora[order.index(False, order.index(True))].name
             raise ValueError(
-                f"corpus {name!r} has `train: false` and removes nothing from the corpora before it, whose "
-                "documents stay of duplicates: list it first"
+                f"corpus {name!r} has `train: false` and removes nothing from the corpora before it, since "
+                "of duplicates the document of the corpus that is listed first stays: list it first"
             )
         return self
 

@@ -142,7 +142,7 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
         asked += _imported(recipes.values())
     except StoreError as error:
         raise NothingScoredError(
-            f"no run has been scored on all evaluation texts, --run trains: {error}"
+            f"no run has been scored on all evaluation texts ({error}): `decide --run` trains what is missing"
         ) from None
     if not (found := list(map(Measure.of, asked))):
         raise DecideError(

@@ -205,7 +205,8 @@ def _texts(folder: Folder, wishes: Wishes) -> tuple[list[FoundCorpus], list[str]
             used.append(corpus)
     if not used:
         raise NothingReadableError(
-            f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made"
+            f"{folder.path}: none of its text is in {', '.join(wishes.languages)}, so no model can be made: "
+            "name other --languages, or leave them out"
         )
     return used, notes
 

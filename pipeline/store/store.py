@@ -116,7 +116,7 @@ class Store(Versions):
         if damage:
             return f"{damage}: {self._remedy(key)}"
         asset = self._asset(key)
-        first = f"materialize {'it' if asset == key else asset} first"
+        first = f"materialize {'it' if asset == key else asset} (for example with the job `pretrain`) first"
         if not different:
             removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
             since = "since documents were removed from it (`forget`)" if removed else "yet"

@@ -55,6 +55,8 @@ def _changed(subject: Subject, changes: Sequence[str]) -> Recipe:
     places = [f"{place_of_section}corpora.{name}." for name in subject.corpora]
     try:
         for change in changes:
+            if "=" not in change:
+                raise UsageError(f"what-if: {change!r} has no value: write {change}=VALUE")
             for place in (*places, *([] if section else [""])):
                 override(given, f"{place}quality.{change}")
         return variants.load(path, subject.recipe.variant or BASE, given)

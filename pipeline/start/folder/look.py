@@ -157,7 +157,7 @@ def _entries(folder: Path) -> Files:
         if not may_list(folder):
             raise NothingReadableError(f"{folder}: may not be listed: change who may read it") from error
         raise NothingReadableError(
-            f"{folder}: no model can be made, since it holds no file, or only some that are hidden"
+            f"{folder}: no model can be made, since it holds no file, or only some that are hidden: add text"
         ) from error
 
 

@@ -61,7 +61,8 @@ class FrozenTokenizer(DataStage):
     def work(self, store: Store) -> Version:
         version = RecipeTokenizers(store, self.recipe, self.params).in_use()
         if version is None:
-            raise StoreError(f"{self.key} has not been made for this recipe yet: materialize it first")
+            first = "materialize it (for example with the job `pretrain`) first"
+            raise StoreError(f"{self.key} has not been made for this recipe yet: {first}")
         return version
 
     def make(self, store: Store, engine: Engine, retrain: bool = False) -> Version:

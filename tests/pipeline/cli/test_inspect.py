@@ -206,6 +206,7 @@ def test_a_rule_that_rejected_nothing_says_so(inspect: Inspect) -> None:
             ["what-if", "min_wordz=20"],
             "error: what-if: quality: unknown key 'min_wordz': did you mean 'min_words'?\n",
         ),
+        (["what-if", "min_words"], "error: what-if: 'min_words' has no value: write min_words=VALUE\n"),
         (["what-if", "min_words=-1"], "error: what-if: quality.min_words: must be at least 0, not -1\n"),
         (["what-if", "languages=[en]"], "error: what-if: this needs languages or filters that have not "),
         (["against", "base"], "error: against base: compares it with itself"),
@@ -276,7 +277,8 @@ def test_text_newer_than_the_verdicts_is_not_shown_with_them(
     assert (status, said) == (
         2,
         "error: corpora/notes/signals has not been made for this recipe yet, the newest version has other "
-        "inputs (corpora/notes/scrubbed): materialize corpora/notes/quality first\n",
+        "inputs (corpora/notes/scrubbed): materialize corpora/notes/quality (for example with the job "
+        "`pretrain`) first\n",
     )
 
 

@@ -268,5 +268,5 @@ def test_documents_that_the_recipe_does_not_mean_are_not_exported(
     assert status == 2
     assert said == (
         "error: corpora/first/quality has not been made for this recipe yet, the newest version has other "
-        "settings (min_words): materialize it first\n"
+        "settings (min_words): materialize it (for example with the job `pretrain`) first\n"
     )

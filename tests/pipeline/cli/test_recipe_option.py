@@ -41,6 +41,30 @@ def test_a_long_name_of_a_variant_stands_apart_from_its_settings(
     assert base.index("the recipe") == long.index("quality")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["variants"], ""),
+        (
+            ["inspect", "documents", "near"],
+            "raw has not been made yet: materialize it (for example with the job",
+        ),
+        (["trace", "--", "-a text"], "raw has not been made yet"),
+        (["corpora"], "raw has not been made yet"),
+        (["recipe"], "unrecognized arguments: --recipe"),
+    ],
+)
+def test_the_recipe_may_stand_before_the_command(
+    mine: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["--recipe", str(mine), *arguments])
+    except SystemExit as ended:
+        status = ended.code
+    out, error = capsys.readouterr()
+    assert (said in error and status == 2) if said else ("fast" in out and status == 0)
+
+
 @pytest.mark.parametrize("arguments", [["inspect"], ["inspect", "counts"], ["inspect", "against", "fast"]])
 def test_a_command_with_subcommands_takes_it_too(
     mine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]

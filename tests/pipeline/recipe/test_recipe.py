@@ -136,7 +136,10 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
         ({"engine": {"kind": "ray", "address": "head"}}, r"engine\.address: "),
         ({"quality": {"max_new_line_ratio": 1e30}}, r"quality\.max_new_line_ratio: must be at most 10{12}"),
         ({"shards": {"shard_tokens": "many"}}, r"shards\.shard_tokens: must be a whole number, not 'many'"),
-        ({"corpora": [{"name": "a", "source": {}}]}, r"corpora\.0\.source\.kind is missing"),
+        (
+            {"corpora": [{"name": "a", "source": {}}]},
+            r"corpora\.0\.source\.kind is missing: .* --explain corpora.source` lists",
+        ),
         ({"launch": {"kind": "slurm"}}, r"launch\.kind: must be .*'command' or 'ray', not 'slurm'"),
     ],
 )
@@ -144,6 +147,12 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, changes: dict[str
     with pytest.raises(RecipeError, match=message) as caught:
         load_recipe(write(tmp_path, **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_a_directory_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: cannot be read (Is a directory): name a YAML file"
 
 
 @pytest.mark.parametrize("content", ["corpora: [", "just text", "", "\x00", f"a: {'[' * 5_000}{']' * 5_000}"])

@@ -40,10 +40,17 @@ def test_options_may_stand_before_the_folder(arguments: list[str]) -> None:
     assert done.returncode == 2 and said in done.stderr
 
 
+def test_a_misspelt_command_is_not_taken_for_a_folder() -> None:
+    done = groundwork("summry")
+    assert done.returncode == 2
+    assert "'summry' is neither a folder nor a command: did you mean 'summary'?" in done.stderr
+
+
 def test_a_command_and_the_trainers_are_run() -> None:
     done = groundwork("recipe", "--explain", "dedup")
     assert done.returncode == 0 and "threshold" in done.stdout
     assert groundwork("start", "--help").stdout.startswith("usage: groundwork start [-h] --hours")
+    assert "the recipe has no `variants`" in groundwork("--recipe", "tiny", "variants").stderr
     done = groundwork("trainer", "plan", "--help")
     assert done.returncode == 0 and "--mfu" in done.stdout
 

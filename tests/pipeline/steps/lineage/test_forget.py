@@ -271,7 +271,8 @@ def test_what_a_search_needs_after_a_removal_is_one_sentence(trained: StoredRun,
     text = " ".join(TEXTS[3].split()[:30])
     assert "in the training text" in said("trace", text)
     said("forget", one_read(*trained)[0], "--reason", "asked for", "--yes")
-    since = "has not been made since documents were removed from it (`forget`): materialize it first"
+    first = "materialize it (for example with the job `pretrain`) first"
+    since = f"has not been made since documents were removed from it (`forget`): {first}"
     for arguments in (["trace", text], ["trace", "--near", text], ["summary"]):
         assert said(*arguments) == f"error: corpora/first/raw {since}\n"
     # what a model read is searched all the same

@@ -111,7 +111,10 @@ def test_what_cannot_be_looked_for_is_refused_in_one_sentence(
         assert found.startswith("error: ") and len(found.splitlines()) == 1 and expected in found, found
     monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "empty"))
     found = said("trace", "--near", text)
-    assert "corpora/first/raw has not been made yet: materialize it first" in found
+    assert (
+        "corpora/first/raw has not been made yet: materialize it (for example with the job `pretrain`) first"
+        in found
+    )
     assert len(found.splitlines()) == 1
 
 

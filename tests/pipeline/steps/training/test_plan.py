@@ -201,7 +201,8 @@ def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(stor
         return str(missing.value)
 
     assert "for this recipe yet, the newest version has other settings" in said(recipe("first", seed=9))
-    assert said(second) == "pretrained_model has not been made yet: materialize it first"
+    first = "materialize it (for example with the job `pretrain`) first"
+    assert said(second) == f"pretrained_model has not been made yet: {first}"
 
 
 def test_shards_of_other_documents_than_those_read_last_are_not_trained_on(
@@ -212,7 +213,7 @@ def test_shards_of_other_documents_than_those_read_last_are_not_trained_on(
     with pytest.raises(
         StoreError,
         match=r"corpora/first/signatures has not been made for this recipe yet, the newest version has other "
-        r"inputs \(corpora/first/scrubbed, corpora/first/quality\): materialize dedup first",
+        r"inputs \(corpora/first/scrubbed, corpora/first/quality\): materialize dedup \(for example with",
     ):
         plan.plan(*another_run(store, tmp_path))
     make_shards(*another_run(store, tmp_path))
