@@ -27,7 +27,7 @@ from harness.sidebyside import record
 from pipeline.store.engines.local import LocalEngine, Result, Task
 
 CORES = (1, 2, 4, 8, 16, 32, 64)
-START_SECONDS = 0.45  # until a worker process has its first task, docs/performance.md
+START_SECONDS = 0.45  # until a worker process has its first task, docs/performance/data.md
 MEGABYTES, FILES, PART_BYTES = 700.0, 64, 4_000_000
 
 

@@ -18,7 +18,7 @@ from pipeline.recipe.recipe import RECIPES
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 JOBS = (ROOT / "docs" / "jobs.md").read_text(encoding="utf-8")
-BENCHMARKS = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+BENCHMARKS = "\n".join(page.read_text("utf-8") for page in (ROOT / "docs").rglob("performance/*.md"))
 
 
 def yaml_blocks(page: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from trainer.config.model import ModelConfig
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
 # Text that is read more often is learnt by heart, unless part of the numbers is left out by chance: then more
-# passes teach something, except to a larger vocabulary. docs/performance.md has the runs.
+# passes teach something, except to a larger vocabulary. docs/performance/folders.md has the runs.
 DROPOUT_ENTRIES = 2_048
 
 
@@ -77,8 +77,8 @@ class Size:
         return self.model.parameters(0)
 
 
-# docs/performance.md has the runs from which the tokens of the first three follow, by a law of the form of
-# Hoffmann et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth size.
+# docs/performance/folders.md has the runs from which the tokens of the first three follow, by a law of the
+# form of Hoffmann et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth.
 SIZES = (
     Size(2, 128, 2, 344, 128, 2_048, 4_096, 0),
     Size(3, 192, 3, 512, 256, 2_048, 4_096, 3),

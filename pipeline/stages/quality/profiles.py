@@ -1,4 +1,4 @@
-"""Thresholds by name: of a paper, or for a kind of text. docs/performance.md has what each rejects."""
+"""Thresholds by name: of a paper, or for a kind of text. docs/performance/data.md has what each rejects."""
 
 from typing import Any
 

@@ -122,7 +122,7 @@ def test_the_profile_of_its_kind_rejects_junk(profile: str, text: str, why: str)
 def test_the_profile_of_its_kind_rejects_few_bytes_of_good_text(
     corpus: str, profile: str, most: float
 ) -> None:
-    """As docs/performance.md says."""
+    """As docs/performance/data.md says."""
     file = zstandard.ZstdDecompressor().stream_reader((CORPORA / f"{corpus}.jsonl.zst").open("rb"))
     texts = [json.loads(line)["text"] for line in io.TextIOWrapper(file, encoding="utf-8")]
     sizes = [len(text.encode()) for text in texts]
