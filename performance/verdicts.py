@@ -24,7 +24,8 @@ from performance.harness.sidebyside import ROOT, documents, record
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.recipe import BASE
-from pipeline.reports.variant_arms import Measure, measures
+from pipeline.reports.variant_arms import measures
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.model.significance import ALIKE, ALPHA, LOOKS, Difference, Text, alpha, difference
 from trainer.config import RunConfig, load_run_config
 from trainer.system import figures
@@ -93,7 +94,7 @@ def recipe(work: Path) -> Path:
     return path
 
 
-def prepared(work: Path, file: Path) -> tuple[Path, list[Measure]]:
+def prepared(work: Path, file: Path) -> tuple[Path, list[AskedBenchmark]]:
     """The configuration of a run of a recipe, and what runs are compared on; `pretrain` makes them once."""
     os.environ |= {"DAGSTER_HOME": str(work), "GROUNDWORK_RECIPE": str(file)}
     if not (configs := list(work.glob("store/runs/*/config.yaml"))):
@@ -105,7 +106,7 @@ def prepared(work: Path, file: Path) -> tuple[Path, list[Measure]]:
     for folder in ("runs", "items"):
         (work / folder).mkdir(exist_ok=True)
     for one in compared_on:
-        (work / "items" / f"{one.name}.jsonl").write_text(one.asked.benchmark.lines)
+        (work / "items" / f"{one.name}.jsonl").write_text(one.benchmark.lines)
     return configs[0], compared_on
 
 
@@ -136,7 +137,7 @@ def trained(work: Path, config: Path, arm: str, seed: int, training: dict[str, A
         result.with_suffix(".tmp").rename(result)
 
 
-def scores(work: Path, compared_on: list[Measure], arm: str, number: int) -> dict[str, np.ndarray]:
+def scores(work: Path, compared_on: list[AskedBenchmark], arm: str, number: int) -> dict[str, np.ndarray]:
     """The bits of each cluster by text, float64 [number, clusters]."""
     runs = [json.loads((work / "runs" / f"{arm}-{seed}.json").read_text()) for seed in range(number)]
     return {one.name: np.stack([one.bits(run[one.name]) for run in runs]) for one in compared_on}
@@ -145,7 +146,7 @@ def scores(work: Path, compared_on: list[Measure], arm: str, number: int) -> dic
 Arm = dict[str, np.ndarray]
 
 
-def judged(compared_on: list[Measure], ours: Arm, theirs: Arm, planted: float = 0.0) -> Difference:
+def judged(compared_on: list[AskedBenchmark], ours: Arm, theirs: Arm, planted: float = 0.0) -> Difference:
     """The verdict on two arms, where the second one needs `planted` bits per byte more than it did."""
     texts = [Text(ours[one.name], theirs[one.name] + planted * one.sizes, one.sizes) for one in compared_on]
     return difference(texts, alpha(len(texts[0].ours), 1))

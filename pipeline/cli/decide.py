@@ -16,6 +16,7 @@ from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import decisive
 from pipeline.reports import tables, variant_arms, verdict, verdict_text
 from pipeline.steps.lineage import source_state
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 from pipeline.store.store import StoreError
@@ -87,7 +88,7 @@ def _show(
         print(textwrap.fill(text, columns))
 
 
-def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[variant_arms.Measure], dict[str, variant_arms.Arm]]:
+def _scored(recipes: Mapping[str, Recipe]) -> tuple[list[AskedBenchmark], dict[str, variant_arms.Arm]]:
     """What the variants are compared on, and the scores of the runs that have ended."""
     with terminal.doing("reading the scores of the runs"):
         compared_on = variant_arms.measures(recipes)

@@ -1,6 +1,5 @@
 """What variants are compared on, and how their runs answered it."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.recipe.recipe import BASE, Recipe
-from pipeline.sources.benchmarks.items import Question
 from pipeline.steps.model import benchmark, harness, held_out_answers
 from pipeline.steps.model.benchmark import AskedBenchmark, LogLikelihoods
 from pipeline.steps.model.significance import Array
@@ -22,12 +20,6 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import CheckpointGoneError
 from pipeline.store.variant_seeds import families
 
-SIZES = {
-    "accuracy": lambda text: 1,
-    "accuracy_per_character": len,
-    "accuracy_per_byte": lambda text: len(text.encode()),
-}
-
 
 class DecideError(PipelineError):
     """Variants cannot be compared."""
@@ -35,55 +27,6 @@ class DecideError(PipelineError):
 
 class NothingScoredError(DecideError):
     """No run has been scored yet, which training changes."""
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A text, a benchmark or held-out answers to compare runs on. `place`: the cluster of each window,
-    question or answer, int64; `sizes`: the bytes of each cluster, of a benchmark 1 for each question.
-    """
-
-    asked: AskedBenchmark
-    place: np.ndarray
-    sizes: Array
-
-    @classmethod
-    def of(cls, asked: AskedBenchmark) -> "Measure":
-        items = asked.benchmark.items
-        if not asked.clusters:
-            return cls(asked, np.arange(len(items)), np.ones(len(items)))
-        place = np.unique(asked.clusters, return_inverse=True)[1]
-        return cls(asked, place, _sums(place, map(_bytes, items)))
-
-    @property
-    def name(self) -> str:
-        return self.asked.benchmark.name
-
-    @property
-    def is_text(self) -> bool:
-        return bool(self.asked.clusters)
-
-    def bits(self, answers: LogLikelihoods) -> Array:
-        """The bits of each cluster; of a question, bits per byte of the right answer."""
-        rows = zip(self.asked.benchmark.items, answers, strict=True)
-        bits = [-row[item.gold] / math.log(2) / (1 if self.is_text else _bytes(item)) for item, row in rows]
-        return _sums(self.place, bits)
-
-    def wrong(self, answers: LogLikelihoods) -> Array:
-        """1 for each question that was answered wrongly, else 0."""
-        size, found = SIZES[self.asked.benchmark.metric or "accuracy"], []
-        for item, row in zip(self.asked.benchmark.items, answers, strict=True):
-            values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
-            found.append(float(values.index(max(values)) != item.gold))
-        return np.array(found)
-
-
-def _sums(place: np.ndarray, values: Iterable[float]) -> Array:
-    return np.bincount(place, list(values)).astype(np.float64)
-
-
-def _bytes(item: Question) -> int:
-    return len(item.continuations[item.gold].encode())
 
 
 @dataclass(frozen=True)
@@ -127,7 +70,7 @@ def _corpora_read(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
         yield from _corpora_read(recipe.base)
 
 
-def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
+def measures(recipes: Mapping[str, Recipe]) -> list[AskedBenchmark]:
     """What the variants of a recipe are compared on: those of a tuning first on its held-out answers.
     Raises SourceError, DecideError where there is nothing, and NothingScoredError where a text has not been
     read yet.
@@ -144,11 +87,11 @@ def measures(recipes: Mapping[str, Recipe]) -> list[Measure]:
         raise NothingScoredError(
             f"no run has been scored on all evaluation texts ({error}): `decide --run` trains what is missing"
         ) from None
-    if not (found := list(map(Measure.of, asked))):
+    if not asked:
         raise DecideError(
             "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
         )
-    return found
+    return asked
 
 
 def _imported(recipes: Iterable[Recipe]) -> list[AskedBenchmark]:
@@ -165,15 +108,15 @@ def _answers(store: Store, checkpoint: str, asked: AskedBenchmark) -> LogLikelih
     return harness.answers(store, checkpoint).get(asked.sha256, (asked, None))[1]
 
 
-def decisive(compared_on: Sequence[Measure]) -> list[Measure]:
+def decisive(compared_on: Sequence[AskedBenchmark]) -> list[AskedBenchmark]:
     """The measures that a verdict follows from."""
-    answers = [one for one in compared_on if one.asked.answers]
-    return answers or [one for one in compared_on if one.is_text] or list(compared_on)
+    answers = [one for one in compared_on if one.answers]
+    return answers or [one for one in compared_on if one.clusters] or list(compared_on)
 
 
-def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> None:
+def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[AskedBenchmark]) -> None:
     """Scores the models that there are on held-out answers, which training does not. Raises PipelineError."""
-    asked = [one.asked for one in compared_on if one.asked.answers]
+    asked = [one for one in compared_on if one.answers]
     for store in map(store_of, recipes.values()) if asked else ():
         if model := _model(store):
             checkpoint = plan.final_checkpoint(model)
@@ -184,13 +127,13 @@ def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure])
                 benchmark.benchmark_checkpoint(store, checkpoint, missing)
 
 
-def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> dict[str, Arm]:
+def arms(recipes: Mapping[str, Recipe], compared_on: Sequence[AskedBenchmark]) -> dict[str, Arm]:
     """The variants by name, each with the runs of its seeds."""
     named = families(recipes).items()
     return {name: _arm(name, {seed: recipes[seed] for seed in seeds}, compared_on) for name, seeds in named}
 
 
-def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Arm]]:
+def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[AskedBenchmark], dict[str, Arm]]:
     """What variants are compared on, and their arms; both empty where there is nothing yet."""
     try:
         compared_on = measures(recipes)
@@ -202,7 +145,7 @@ def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[Measure], dict[str, Ar
         return [], {}
 
 
-def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure]) -> Arm:
+def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenchmark]) -> Arm:
     answers: dict[str, list[LogLikelihoods]] = {}
     efforts: list[Effort] = []
     read: set[tuple[str, str, str]] = set()
@@ -211,7 +154,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         if (model := _model(store)) is None:
             continue
         checkpoint = plan.final_checkpoint(model)
-        found = [_answers(store, checkpoint, one.asked) for one in compared_on]
+        found = [_answers(store, checkpoint, one) for one in compared_on]
         refuse_lost_text(name, store, checkpoint, compared_on)
         if all(found):
             answers[seed] = [rows for rows in found if rows]
@@ -227,7 +170,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[Measure])
         {
             one.name: np.stack([one.wrong(rows) for rows in runs])
             for one, runs in by_measure
-            if one.asked.benchmark.metric
+            if one.benchmark.metric
         },
         _mean([effort.seconds for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
@@ -242,10 +185,10 @@ def _model(store: Store) -> Version | None:
         return None
 
 
-def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[Measure]) -> None:
+def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[AskedBenchmark]) -> None:
     """Raises DecideError if a checkpoint's tokenizer does not give back what the verdict follows from."""
     for one in decisive(compared_on):
-        if lost := benchmark.not_given_back(store, checkpoint, one.asked):
+        if lost := benchmark.not_given_back(store, checkpoint, one):
             raise DecideError(
                 f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per byte "
                 "are those of another text: leave it out, or take a tokenizer that gives text back"

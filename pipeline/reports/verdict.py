@@ -6,8 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from pipeline.reports.variant_arms import Arm, Measure, changed_between, decisive
+from pipeline.reports.variant_arms import Arm, changed_between, decisive
 from pipeline.steps.model import significance
+from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.model.significance import Difference, Text
 
 
@@ -45,7 +46,7 @@ def compared(arms: Iterable[Arm]) -> list[Arm]:
     return [arm for arm in arms if len(arm.ended) >= significance.LOOKS[0]]
 
 
-def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: int) -> Verdict:
+def decide(compared_on: Sequence[AskedBenchmark], ours: Arm, theirs: Arm, comparisons: int) -> Verdict:
     """Compares two arms over their first seeds: the largest number of LOOKS that both have, or two."""
     ended = min(len(ours.ended), len(theirs.ended))
     seeds = max((number for number in (2, *significance.LOOKS) if number <= ended), default=ended)
@@ -70,13 +71,13 @@ def decide(compared_on: Sequence[Measure], ours: Arm, theirs: Arm, comparisons: 
         comparisons,
         difference_on("bits", deciding),
         {name: difference_on("bits", [name]) for name in size},
-        {one.name: difference_on("wrong", [one.name]) for one in compared_on if one.asked.benchmark.metric},
+        {one.name: difference_on("wrong", [one.name]) for one in compared_on if one.benchmark.metric},
         few,
         changed,
     )
 
 
-def against(compared_on: Sequence[Measure], arms: Mapping[str, Arm], base: str) -> list[Verdict]:
+def against(compared_on: Sequence[AskedBenchmark], arms: Mapping[str, Arm], base: str) -> list[Verdict]:
     """The verdict on each other arm. Looking at several and taking the best is corrected for: as many
     comparisons are made as variants have enough seeds, but for negative controls.
     """
@@ -85,7 +86,7 @@ def against(compared_on: Sequence[Measure], arms: Mapping[str, Arm], base: str) 
     return [decide(compared_on, arms[base], arm, 1 if arm.control else number) for arm in others]
 
 
-def ranks(compared_on: Sequence[Measure], arms: Iterable[Arm]) -> dict[str, int]:
+def ranks(compared_on: Sequence[AskedBenchmark], arms: Iterable[Arm]) -> dict[str, int]:
     """The rank of each arm with enough seeds: 1, and 1 for each arm that is better. All pairs are compared,
     so arms that nothing tells apart share a rank.
     """

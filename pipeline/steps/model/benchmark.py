@@ -4,6 +4,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +16,7 @@ from pipeline.recipe.evaluation import EvaluationParams, EvaluationText
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.sources.benchmarks.source import NamedBenchmark
 from pipeline.steps.corpus import evaluation_texts
+from pipeline.steps.model.significance import Array
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -32,6 +35,12 @@ LOSES_TEXT = "the tokenizer loses text"  # in place of bits per byte
 SOURCES = 10  # fewer are not a sample
 Scores = Mapping[str, Any]
 LogLikelihoods = list[list[float]]
+# What each accuracy divides the log-likelihood of an answer by.
+SIZES = {
+    "accuracy": lambda text: 1,
+    "accuracy_per_character": len,
+    "accuracy_per_byte": lambda text: len(text.encode()),
+}
 ACCURACIES = {
     "accuracy": "accuracy",
     "by character": "accuracy_per_character",
@@ -59,11 +68,47 @@ class AskedBenchmark:
     answers: bool = False
 
     @property
+    def name(self) -> str:
+        return self.benchmark.name
+
+    @property
     def sha256(self) -> str:
         """The hash of all that decides its scores and their intervals."""
         return (
             fingerprint([self.benchmark.sha256, *self.clusters]) if self.clusters else self.benchmark.sha256
         )
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The bytes of each cluster; without clusters, 1 for each question."""
+        return self._sums(map(_bytes, self.benchmark.items) if self.clusters else repeat(1))
+
+    def bits(self, answers: LogLikelihoods) -> Array:
+        """The bits of each cluster; of a question, bits per byte of the right answer."""
+        rows = zip(self.benchmark.items, answers, strict=True)
+        return self._sums(
+            -row[item.gold] / math.log(2) / (1 if self.clusters else _bytes(item)) for item, row in rows
+        )
+
+    def wrong(self, answers: LogLikelihoods) -> Array:
+        """1 for each question that was answered wrongly, else 0."""
+        size, found = SIZES[self.benchmark.metric or "accuracy"], []
+        for item, row in zip(self.benchmark.items, answers, strict=True):
+            values = [value / size(text) for value, text in zip(row, item.continuations, strict=True)]
+            found.append(float(values.index(max(values)) != item.gold))
+        return np.array(found)
+
+    def _sums(self, of_items: Iterable[float]) -> Array:
+        """A number for each item, added up by cluster; without clusters as it is."""
+        values = np.fromiter(of_items, np.float64, len(self.benchmark.items))
+        if not self.clusters:
+            return values
+        return np.bincount(np.unique(self.clusters, return_inverse=True)[1], values).astype(np.float64)
+
+
+def _bytes(item: Question) -> int:
+    """The size of the right answer in UTF-8."""
+    return len(item.continuations[item.gold].encode())
 
 
 def of_recipe(store: Store, evaluation: EvaluationParams) -> list[AskedBenchmark]:
@@ -96,11 +141,11 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark
     """
     checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
     weights = checkpoint_sha256(checkpoint)
-    made_from = {"checkpoint": weights, **{one.benchmark.name: one.sha256 for one in asked}}
+    made_from = {"checkpoint": weights, **{one.name: one.sha256 for one in asked}}
     with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
         if isinstance(draft, Version):
             return draft
-        fingerprints = {one.benchmark.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
+        fingerprints = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
         parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
         missing = [one for one in benchmarks if parts[one.name] is None]
         if unanswered := [one for one in missing if not _raw(draft.path, one).exists()]:
@@ -109,7 +154,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark
         facts = _facts(asked, checkpoint)
         for one in asked:
             if one.benchmark in missing:
-                title = one.benchmark.name
+                title = one.name
                 scores = _scored(draft.path, one) | facts[title]
                 parts[title] = _part(draft, one.benchmark, fingerprints[title], scores)
         return draft.publish([part for part in parts.values() if part is not None])
@@ -124,7 +169,7 @@ def _scored(directory: Path, asked: AskedBenchmark) -> dict[str, Any]:
     """The scores in a directory to which the trainer wrote them."""
     scores: dict[str, Any] = read_json(_raw(directory, asked.benchmark))
     if asked.clusters and "not_given_back" not in scores:
-        answers = _rows((directory / f"{asked.benchmark.name}.log_likelihoods.jsonl").read_text())
+        answers = _rows((directory / f"{asked.name}.log_likelihoods.jsonl").read_text())
         scores |= {"bits_per_byte": by_cluster(asked, answers)}
     return scores | ({"cut": 0} if asked.clusters else {})
 
@@ -165,7 +210,7 @@ def not_given_back(store: Store, checkpoint: str, asked: AskedBenchmark) -> floa
 
 
 def _last_answers(store: Store, checkpoint: str, asked: AskedBenchmark, table: str) -> str | None:
-    title = asked.benchmark.name
+    title = asked.name
     for version in store.newest_first(keys.benchmarks(checkpoint)):
         made = version.manifest
         if made["code_version"] == VERSION and made["inputs"].get(title) == asked.sha256:
@@ -178,9 +223,7 @@ def by_cluster(asked: AskedBenchmark, answers: LogLikelihoods) -> dict[str, floa
     """Bits per byte of all windows of an evaluation text together, with an interval of 95% over clusters of
     windows: the ratio estimator (Cochran 1977, section 6.13).
     """
-    _, place = np.unique(asked.clusters, return_inverse=True)
-    bits = np.bincount(place, [-row[0] / math.log(2) for row in answers])
-    size = np.bincount(place, [len(item.continuations[0].encode()) for item in asked.benchmark.items])
+    bits, size = asked.bits(answers), asked.sizes
     value = float(bits.sum() / size.sum())
     spread = 0.0
     if len(bits) > 1:
@@ -196,7 +239,7 @@ def _facts(asked: Iterable[AskedBenchmark], model: Path) -> dict[str, dict[str, 
     path = model / "lineage.json"
     removed = removed_sets(read_json(path)) if path.is_file() else None
     return {
-        one.benchmark.name: {
+        one.name: {
             "metric": one.benchmark.metric,
             "texts_removed": None if removed is None else one.source in removed,
         }
@@ -212,9 +255,7 @@ def answered(
     with TemporaryDirectory() as output:
         benchmarks = [one.benchmark for one in asked]
         _ask(model, benchmarks, f"--precision={precision}", f"--output={output}", *options)
-        return {
-            name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.benchmark.name)
-        }
+        return {name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.name)}
 
 
 def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.reports.variant_arms import Arm, DecideError, Measure, refuse_lost_text
+from pipeline.reports.variant_arms import Arm, DecideError, refuse_lost_text
 from pipeline.reports.verdict import against, ranks
 from pipeline.reports.verdict_text import advice, control, quoted, rows, sentence, summary
 from pipeline.sources.benchmarks.items import Benchmark, Question
@@ -20,26 +20,20 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from tests.pipeline.steps.training.test_plan import recipe
 
-TEXT = Measure.of(
-    AskedBenchmark(
-        Benchmark(
-            "text", tuple(Question(context="", continuations=("x" * 100,), gold=0) for _ in range(30)), None
-        ),
-        {},
-        tuple(str(number // 2) for number in range(30)),
-    )
+TEXT = AskedBenchmark(
+    Benchmark(
+        "text", tuple(Question(context="", continuations=("x" * 100,), gold=0) for _ in range(30)), None
+    ),
+    {},
+    tuple(str(number // 2) for number in range(30)),
 )
-QUIZ = Measure.of(
-    AskedBenchmark(
-        Benchmark(
-            "quiz",
-            tuple(
-                Question(context="a", continuations=(" yes", " no"), gold=number % 2) for number in range(20)
-            ),
-            "accuracy",
-        ),
-        {},
-    )
+QUIZ = AskedBenchmark(
+    Benchmark(
+        "quiz",
+        tuple(Question(context="a", continuations=(" yes", " no"), gold=number % 2) for number in range(20)),
+        "accuracy",
+    ),
+    {},
 )
 
 
@@ -65,7 +59,7 @@ def named(*arms: Arm) -> dict[str, Arm]:
     return {one.name: one for one in arms}
 
 
-def words(arms: dict[str, Arm], compared_on: Sequence[Measure] = (TEXT, QUIZ)) -> dict[str, str]:
+def words(arms: dict[str, Arm], compared_on: Sequence[AskedBenchmark] = (TEXT, QUIZ)) -> dict[str, str]:
     return {one.theirs: one.word for one in against(compared_on, arms, "base")}
 
 
@@ -113,8 +107,7 @@ def test_too_few_seeds_give_no_verdict_but_say_what_is_missing() -> None:
 
 
 def test_a_text_of_fewer_than_five_documents_or_sources_gives_no_verdict() -> None:
-    place = np.arange(4)
-    small = replace(TEXT, place=place, sizes=TEXT.sizes[:4])
+    small = replace(TEXT, clusters=tuple(str(number % 4) for number in range(30)))
 
     def of_four(one: Arm) -> Arm:
         return replace(one, bits={"text": one.bits["text"][:, :4], "quiz": one.bits["quiz"]})
@@ -203,7 +196,7 @@ def test_a_question_counts_by_its_right_answer_and_is_wrong_where_another_is_lik
 
 
 def test_a_variant_whose_tokenizer_loses_text_is_not_compared(tmp_path: Path) -> None:
-    store, asked = Store(tmp_path), TEXT.asked
+    store, asked = Store(tmp_path), TEXT
     work = Work(keys.benchmarks("run-00000001"), benchmark.VERSION, {}, {"text": asked.sha256})
     refuse_lost_text("cased", store, "run-00000001", [TEXT])
     with store.making(work) as draft:

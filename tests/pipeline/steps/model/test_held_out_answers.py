@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pipeline.reports.variant_arms import Measure, decisive
+from pipeline.reports.variant_arms import decisive
 from pipeline.sources.benchmarks.items import Benchmark, Question
 from pipeline.steps.model.answers import Message
 from pipeline.steps.model.benchmark import AskedBenchmark
@@ -45,9 +45,8 @@ def test_of_a_preference_the_two_answers_that_differ_are_compared_if_both_fit() 
 def test_a_measure_of_held_out_answers_equals_a_plain_computation() -> None:
     """Two answers in one conversation, one in another: bits and bytes are summed for each conversation."""
     replies = [*of_text(text(TALK), len), *of_text(text(TALK[:3]), len)]
-    measure = Measure.of(
-        AskedBenchmark(Benchmark("talks.answers", tuple(replies), None), {}, ("0", "0", "1"), answers=True)
-    )
+    benchmark = Benchmark("talks.answers", tuple(replies), None)
+    measure = AskedBenchmark(benchmark, {}, ("0", "0", "1"), answers=True)
     assert measure.sizes.tolist() == [len("eins") + len("zwei und ü".encode()), len("eins")]
     bits = measure.bits([[-3.0], [-5.0], [-2.0]])
     assert bits.tolist() == pytest.approx([8 / math.log(2), 2 / math.log(2)])
@@ -55,23 +54,18 @@ def test_a_measure_of_held_out_answers_equals_a_plain_computation() -> None:
 
 def test_a_preference_counts_by_its_better_answer_and_is_wrong_where_the_worse_one_is_likelier() -> None:
     replies = [*of_text(text(TALK, WORSE), len)] * 2
-    asked = AskedBenchmark(
-        Benchmark("pairs.answers", tuple(replies), "accuracy"), {}, ("0", "1"), answers=True
-    )
-    measure = Measure.of(asked)
+    benchmark = Benchmark("pairs.answers", tuple(replies), "accuracy")
+    measure = AskedBenchmark(benchmark, {}, ("0", "1"), answers=True)
     assert measure.bits([[-3.0, -4.0], [-3.0, -2.0]]).tolist() == pytest.approx([3 / math.log(2)] * 2)
     assert measure.wrong([[-3.0, -4.0], [-3.0, -2.0]]).tolist() == [0.0, 1.0]
 
 
 def test_held_out_answers_decide_before_texts_and_these_before_benchmarks() -> None:
     window = Question(context="", continuations=("a window",), gold=0)
-    quiz = Measure.of(AskedBenchmark(Benchmark("quiz", (window,), None), {}))
-    wiki = Measure.of(AskedBenchmark(Benchmark("wiki", (window,), None), {}, ("0",)))
-    talks = Measure.of(
-        AskedBenchmark(
-            Benchmark("talks.answers", tuple(of_text(text(TALK[:3]), len)), None), {}, ("0",), answers=True
-        )
-    )
+    quiz = AskedBenchmark(Benchmark("quiz", (window,), None), {})
+    wiki = AskedBenchmark(Benchmark("wiki", (window,), None), {}, ("0",))
+    replies = tuple(of_text(text(TALK[:3]), len))
+    talks = AskedBenchmark(Benchmark("talks.answers", replies, None), {}, ("0",), answers=True)
     assert [one.name for one in decisive([talks, wiki, quiz])] == ["talks.answers"]
     assert [one.name for one in decisive([wiki, quiz])] == ["wiki"]
     assert [one.name for one in decisive([quiz])] == ["quiz"]
