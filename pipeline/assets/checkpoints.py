@@ -291,14 +291,12 @@ def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lineage(checkpoint: Checkpoint, used: UsedRecipe) -> dict[str, Any]:
     """The output of `python -m pipeline lineage` in short."""
-    recipe = checkpoint.lineage["recipe"]
-    names = [corpus["name"] for corpus in recipe["corpora"]]
     libraries = ", ".join(f"{name} {version}" for name, version in checkpoint.libraries.items())
     return {
         # two tables, since one of all columns is wider than the page
-        "corpora": table(_documents(checkpoint, name) for name in names),
-        "epochs of corpora": table(_epochs(checkpoint, name) for name in names),
-        "recipe": dg.MetadataValue.json(recipe),
+        "corpora": table(_documents(checkpoint, name) for name in checkpoint.corpora),
+        "epochs of corpora": table(_epochs(checkpoint, name) for name in checkpoint.corpora),
+        "recipe": dg.MetadataValue.json(checkpoint.lineage["recipe"]),
         "code": checkpoint.lineage["git_commit"] or "unknown, not a git checkout",
         "libraries": libraries or "unknown, the step was deleted",
         "lineage": used.meant(f"python -m pipeline lineage {checkpoint.name}"),

@@ -153,11 +153,9 @@ def _origins(checkpoint: Checkpoint) -> Iterator[str]:
     """The weights that training started from, and what each of their ancestors was trained on."""
     if checkpoint.lineage["recipe"]["training"].get("pretrained"):
         yield _weights(checkpoint.lineage)
-    ancestor = checkpoint.base
-    while ancestor is not None:
-        how = f", by {ancestor.lora}" if ancestor.lora else ""
-        yield f"{ancestor.described}{how}: {_seen(ancestor)}"
-        ancestor = ancestor.base
+    for base in checkpoint.bases:
+        how = f", by {base.lora}" if base.lora else ""
+        yield f"{base.described}{how}: {_seen(base)}"
 
 
 def _merged(merged: Mapping[str, Any]) -> str:

@@ -66,8 +66,7 @@ def _of_model(model: Model) -> Page:
     one = checkpoint(store, str(model.run.newest_checkpoint))
     made = [model.trained, model.exported and _evaluation(store, model.exported)]
     versions = LineageVersions(one, filter(None, made))
-    corpora = [corpus["name"] for corpus in one.lineage["recipe"]["corpora"]]
-    return report(Store(store.root, versions, store.files), versions.title, corpora, of=one)
+    return report(Store(store.root, versions, store.files), versions.title, one.corpora, of=one)
 
 
 def _evaluation(store: Store, exported: Version) -> Version | None:

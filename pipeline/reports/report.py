@@ -27,7 +27,6 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store, StoreError
-from trainer.config import ModelConfig
 from trainer.system.history import RunHistory
 
 NOT_MADE = "Not made"  # begins a section without facts
@@ -72,11 +71,10 @@ def _shown(value: object) -> object:
 
 def trained(_: Store, checkpoint: Checkpoint) -> dict[str, Any]:
     """The model, where its text comes from and how much of it was trained on, the code, the laws."""
-    model = ModelConfig.model_validate(checkpoint.lineage["recipe"]["training"]["model"])
     corpora = checkpoint.lineage["recipe"]["corpora"]
     return {
         "checkpoint": checkpoint,
-        "parameters": model.parameters(checkpoint.lineage["assets"][keys.TOKENIZER]["counts"]["entries"]),
+        "parameters": checkpoint.parameters,
         "mixture": [
             (name, tokens, f"{tokens / checkpoint.tokens:.1%}", f"{checkpoint.epochs(name):.2f}")
             for name, tokens in checkpoint.corpus_tokens.items()

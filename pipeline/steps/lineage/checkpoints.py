@@ -1,6 +1,6 @@
 """Looks up what a checkpoint was made from, and which checkpoints saw a corpus."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, deleted_run, run_beginning, run_histories
-from trainer.config import RunConfig, load_run_config
+from trainer.config import ModelConfig, RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
@@ -27,7 +27,18 @@ class LineageError(PipelineError):
 class TrainedModel:
     """A model after some tokens of its training, as its lineage tells."""
 
-    lineage: dict[str, Any]
+    lineage: Mapping[str, Any]
+
+    @property
+    def corpora(self) -> list[str]:
+        """The names of the corpora of its recipe."""
+        return [corpus["name"] for corpus in self.lineage["recipe"]["corpora"]]
+
+    @property
+    def parameters(self) -> int:
+        """How many it has."""
+        model = ModelConfig.model_validate(self.lineage["recipe"]["training"]["model"])
+        return model.parameters(self.lineage["assets"][keys.TOKENIZER]["counts"]["entries"])
 
     @property
     def tokens(self) -> int:
@@ -62,6 +73,11 @@ class TrainedModel:
         """The model whose weights training started from, if its lineage is known."""
         lineage = self.lineage.get("pretrained", {}).get("lineage")
         return TrainedModel(lineage) if lineage else None
+
+    @property
+    def bases(self) -> list["TrainedModel"]:
+        """The base, its base and so on, as far as they are known."""
+        return [self.base, *self.base.bases] if self.base else []
 
     @property
     def merged(self) -> list[dict[str, Any]]:

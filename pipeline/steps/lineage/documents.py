@@ -153,7 +153,7 @@ def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText
     """As `texts_of`, by the names that the run knows, with the corpora of a tuned model's pretraining."""
     found = texts_of(store, lineage)
     if lineage.get("post_training", {}).get("rehearsal"):
-        again = texts_of(store, TrainedModel(dict(lineage)).pretraining.lineage)
+        again = texts_of(store, TrainedModel(lineage).pretraining.lineage)
         found |= {f"{keys.REHEARSAL}{name}": text for name, text in again.items()}
     return found
 

@@ -98,7 +98,7 @@ def _trained_alike(run: Path, ancestor: TrainedModel) -> bool:
     )
 
 
-def _order(lineage: dict[str, Any], training: TrainingConfig) -> Any:
+def _order(lineage: Mapping[str, Any], training: TrainingConfig) -> Any:
     """What decides which samples are read, and when."""
     recipe, assets, read = lineage["recipe"], lineage["assets"], (keys.TOKENIZER, keys.TOKEN_SHARDS)
     return (

@@ -1,10 +1,11 @@
 """What the hub shows beside a model or a data set and finds it by: the front matter of a card."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.sources.hub.catalogue import licences
+from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.model import harness
 from pipeline.store.manifest import breakdown
 
@@ -24,7 +25,8 @@ def of_model(lineage: Mapping[str, Any], evaluation: Mapping[str, Any], name: st
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    ancestry = list(_ancestry(lineage))
+    model = TrainedModel(lineage)
+    ancestry = [one.lineage for one in (model, *model.bases)]
     corpora = [corpus for one in ancestry for corpus in one["recipe"]["corpora"] if corpus.get("train", True)]
     bases = [(one["recipe"]["training"].get("pretrained") or {}).get("repo") for one in ancestry]
     base = next(filter(None, bases), None)
@@ -62,13 +64,6 @@ def languages(assets: Iterable[Mapping[str, Any]]) -> list[str] | None:
                 found, kept = breakdown(version["counts"], "languages"), version["params"]["languages"]
                 counts.update({name: found[name] for name in found if kept is None or name in kept})
     return [name for name, count in counts.most_common() if count > RARE * counts.total()] or None
-
-
-def _ancestry(lineage: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    """The lineage of a model, of the one that it began from, and so on, as far as they are known."""
-    while lineage is not None:
-        yield lineage
-        lineage = lineage.get("pretrained", {}).get("lineage")
 
 
 def _results(evaluation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.store import keys
 from pipeline.store.keys import Key
 from trainer.system import figures
@@ -15,8 +16,7 @@ Counts = Callable[[Key], Mapping[str, int]]  # of an asset
 
 def of_lineage(lineage: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """The funnel of the versions that a checkpoint was made from, not of those in use now."""
-    corpora = [corpus["name"] for corpus in lineage["recipe"]["corpora"]]
-    return left_of(corpora, lambda key: lineage["assets"][key]["counts"])
+    return left_of(TrainedModel(lineage).corpora, lambda key: lineage["assets"][key]["counts"])
 
 
 def left_of(corpora: Sequence[str], counts: Counts) -> dict[str, dict[str, int]]:

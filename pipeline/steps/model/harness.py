@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pipeline.sources.benchmarks.items import Benchmark, Question
+from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.model.benchmark import AskedBenchmark, LogLikelihoods, Scores
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
@@ -16,7 +17,6 @@ from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
-from trainer.config import ModelConfig
 from trainer.system.durable import read_json
 from trainer.system.intervals import of_mean, wilson
 
@@ -129,7 +129,8 @@ class Results:
                 f"the results are of {self.model}, which is not on this machine: give --model"
             )
         else:
-            is_ours = self.parameters in (None, _parameters(path))
+            ours_has = TrainedModel(read_json(path / "lineage.json")).parameters
+            is_ours = self.parameters in (None, ours_has)
         if not is_ours:
             raise PipelineError(
                 f"the results are of another model, {self.model}, not of {path}: give --model"
@@ -181,12 +182,6 @@ def _scores(items: int, shares: Mapping[str, float], answers: Answers | None) ->
         "metric": usual,
         "cut": 0,
     }
-
-
-def _parameters(directory: Path) -> int:
-    lineage = read_json(directory / "lineage.json")
-    model = ModelConfig.model_validate(lineage["recipe"]["training"]["model"])
-    return model.parameters(lineage["assets"][keys.TOKENIZER]["counts"]["entries"])
 
 
 def _weights(directory: Path) -> str:

@@ -34,7 +34,6 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     """The README.md of an export. All of it is from the checkpoint's lineage, never from what is in use."""
     recipe, training, base = lineage["recipe"], lineage["recipe"]["training"], base_name(lineage)
     model = ModelConfig.model_validate(training["model"])
-    vocab_size = lineage["assets"][keys.TOKENIZER]["counts"]["entries"]
     tokens = f"{lineage['training']['tokens']:,} {'more tokens' if base else 'tokens'}"
     begun, this = (f", begun from `{base}`", "this ") if base else ("", "")
     prompt = next(iter(training["samples"]["prompts"]), "")
@@ -52,7 +51,7 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
 
 # {name}
 
-A decoder-only language model of {model.parameters(vocab_size):,} parameters{begun}, trained on
+A decoder-only language model of {TrainedModel(lineage).parameters:,} parameters{begun}, trained on
 {tokens} with a context of {training["seq_len"]:,}. {does}{_base_paragraph(lineage)}
 
 {opened}
@@ -61,7 +60,7 @@ A decoder-only language model of {model.parameters(vocab_size):,} parameters{beg
 
 ## Training
 
-{_settings(lineage, model, vocab_size, effort)}
+{_settings(lineage, effort)}
 
 Seen in {this}training:
 
@@ -117,7 +116,7 @@ def _origin(lineage: dict[str, Any]) -> str:
     commit, used = lineage["git_commit"], lineage["training"]["libraries"]
     code = f"commit `{commit}`" if commit else "which was not in a git checkout"
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(used.items()))
-    also = f", and those of `{base_name(lineage)}`" if base_lineage(lineage) else ""
+    also = f", and those of `{base_name(lineage)}`" if TrainedModel(lineage).base else ""
     return f"""## Where it comes from
 
 Made with Groundwork, {code}, with {libraries}.
@@ -129,17 +128,12 @@ def base_name(lineage: Mapping[str, Any]) -> str | None:
     """The name of the model that training started from: on the hub, else in its own lineage, else that of its
     directory. Never a path, which would show where the author keeps files. None: training from scratch.
     """
-    source, known = lineage["recipe"]["training"].get("pretrained"), base_lineage(lineage)
+    source, known = lineage["recipe"]["training"].get("pretrained"), TrainedModel(lineage).base
     if source is None and known is None:
         return None
     if source and source["repo"]:
         return str(source["repo"])
-    return str(known["recipe"]["name"]) if known else Path(source["path"]).name
-
-
-def base_lineage(lineage: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The lineage of the model that training started from, if it is known."""
-    return lineage.get("pretrained", {}).get("lineage")
+    return str(known.lineage["recipe"]["name"]) if known else Path(source["path"]).name
 
 
 def _base_paragraph(lineage: Mapping[str, Any]) -> str:
@@ -147,19 +141,20 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
     Empty for training from scratch.
     """
     sentences: list[str] = []
-    at: Mapping[str, Any] | None = lineage
-    while at is not None and (base := base_name(at)):
-        weights, known = at.get("pretrained", {}), base_lineage(at)
+    model = TrainedModel(lineage)
+    for one in (model, *model.bases):
+        if not (base := base_name(one.lineage)):
+            break
+        weights, known = one.lineage.get("pretrained", {}), one.base
         revision, content = weights.get("revision"), weights.get("sha256", "")[:SHOWN]
         which = f" at revision {revision}" if revision else f" (sha256 {content}...)" if content else ""
         if known:
-            corpora = ", ".join(name for name, seen in known["training"]["corpus_tokens"].items() if seen)
-            how = f"by {adapted} " if (adapted := TrainedModel(dict(known)).lora) else ""
-            before = f"which had been trained {how}on {known['training']['tokens']:,} tokens of {corpora}"
+            corpora = ", ".join(name for name, seen in known.corpus_tokens.items() if seen)
+            how = f"by {known.lora} " if known.lora else ""
+            before = f"which had been trained {how}on {known.tokens:,} tokens of {corpora}"
         else:
             before = "whose own training is not recorded here"
         sentences.append(f"Training{' of that' if sentences else ''} started from `{base}`{which}, {before}.")
-        at = known
     return "\n\n" + "\n".join(sentences) if sentences else ""
 
 
@@ -179,10 +174,11 @@ def source(revision: str | None, corpus: Mapping[str, Any]) -> str:
     return f"{link} ({', '.join(filter(None, parts))})"
 
 
-def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effort: Effort | None) -> str:
+def _settings(lineage: Mapping[str, Any], effort: Effort | None) -> str:
     training = lineage["recipe"]["training"]
     optimizer, schedule = training["optimizer"], training["schedule"]
-    curriculum = TrainingConfig.model_validate(training).curriculum
+    known = TrainingConfig.model_validate(training)
+    model, curriculum = known.model, known.curriculum
     batches = dict.fromkeys(f"{stage.global_batch_tokens:,}" for stage in curriculum.stages)
     rates = f"peak learning rate {optimizer['lr']:g}"
     if optimizer["kind"] == "muon":
@@ -193,7 +189,7 @@ def _settings(lineage: dict[str, Any], model: ModelConfig, vocab_size: int, effo
         + (", QK-norm" if model.qk_norm else "")
         + (", sinks" if model.attention_sinks else ""),
         "feed-forward width": f"{model.d_ff:,}",
-        "vocabulary": f"{vocab_size:,}, byte-level BPE",
+        "vocabulary": f"{lineage['assets'][keys.TOKENIZER]['counts']['entries']:,}, byte-level BPE",
         "optimizer": f"{optimizer['kind']}, {rates}, weight decay {optimizer['weight_decay']:g}",
         "schedule": f"{schedule['kind']}, {schedule['warmup_tokens']:,} tokens of warmup",
         "batch": f"{', then '.join(batches)} tokens",

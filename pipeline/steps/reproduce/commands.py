@@ -1,7 +1,7 @@
 """The shell commands that make a checkpoint again, with notes as comments."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def place_of(checkpoint: Checkpoint, out: Path) -> str:
     return f"{run}/checkpoints/{checkpoint.path.name}"
 
 
-def outlived_its_corpora(lineage: dict[str, Any]) -> bool:
+def outlived_its_corpora(lineage: Mapping[str, Any]) -> bool:
     """Whether the tokenizer was given, or trained on other versions of the corpora than the recipe's."""
     assets = lineage["assets"]
     made_from = assets[keys.TOKENIZER]["inputs"]

@@ -1,6 +1,7 @@
 """What a checkpoint that is made again must be like, and whether it is."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def compare(out: Path, again: Path) -> str:
     raise PipelineError(f"another model: {losses or 'it has no losses to compare'}")
 
 
-def _settings(lineage: dict[str, Any]) -> dict[str, str]:
+def _settings(lineage: Mapping[str, Any]) -> dict[str, str]:
     """What decides a checkpoint, besides its data and the machine, and is the same when it is made again."""
     decisive = TrainingConfig.model_validate(lineage["training"]["config"]).decisive
     own = {name: value for name, value in decisive.items() if name not in ("pretrained", "averaging")}

@@ -1,7 +1,7 @@
 """The recipe that makes a checkpoint again, with all pinned that can be."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def pinned(wanted: Sequence[Checkpoint], relative_to: Path) -> dict[str, Any]:
     return recipe
 
 
-def lineages_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+def lineages_of(checkpoint: Checkpoint) -> list[Mapping[str, Any]]:
     """The lineage of the pretraining, and of each section of `post_training` up to the checkpoint."""
     lineages = [checkpoint.lineage]
     while "post_training" in lineages[0]:
@@ -62,12 +62,12 @@ def lineages_of(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     return lineages
 
 
-def section_of(lineage: dict[str, Any]) -> str:
+def section_of(lineage: Mapping[str, Any]) -> str:
     """The section of `post_training` that a lineage is of."""
     return variant_names.split(lineage["variant"], JOBS)[1]
 
 
-def corpora_of(recipe: dict[str, Any], lineage: dict[str, Any]) -> list[dict[str, Any]]:
+def corpora_of(recipe: dict[str, Any], lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The corpora of a recipe, or of the section of it that a lineage is of."""
     section = recipe["post_training"][section_of(lineage)] if "post_training" in lineage else recipe
     return section["corpora"]
@@ -89,7 +89,9 @@ def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
     return str(directory / at_home(settings))
 
 
-def source_notes(store: Store, lineage: dict[str, Any], corpus: dict[str, Any], out: Path) -> Iterator[str]:
+def source_notes(
+    store: Store, lineage: Mapping[str, Any], corpus: dict[str, Any], out: Path
+) -> Iterator[str]:
     """Notes on whether the source of a corpus holds what it did then. If it does not, and the store still has
     the earlier documents, the corpus reads those.
     """
