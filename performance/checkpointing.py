@@ -155,7 +155,7 @@ def resuming(step: int) -> float:
         directory.path.mkdir()
         directory.metrics.write_text(line * step)
         snapshot = saved.snapshot(Staging(), metrics_bytes=len(line) * step)
-        store.publish(store.directory_for(directory.checkpoints, step), snapshot.write)
+        store.publish(directory.checkpoint(step), snapshot.write)
         taken = []
         for _ in range(5):
             session = build_session(plan, world)

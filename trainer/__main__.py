@@ -37,6 +37,7 @@ from trainer.system.errors import (
 )
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
+from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import loading, stop_with_parent
 from trainer.tools.drawing import add_drawing, drawn
 
@@ -180,7 +181,7 @@ def _evaluate(arguments: list[str]) -> int:
         from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
-    config = load_run_config(options.config or checkpoint.resolve().parent.parent / "config.yaml")
+    config = load_run_config(options.config or RunDirectory.of(checkpoint.resolve()).config)
     with terminal.doing(f"evaluating {checkpoint}"):
         from trainer.run.evaluation.validation import evaluate_checkpoint
 
@@ -224,7 +225,7 @@ def _predict(arguments: list[str]) -> int:
         from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
-    config = load_run_config(checkpoint.resolve().parent.parent / "config.yaml")
+    config = load_run_config(RunDirectory.of(checkpoint.resolve()).config)
     try:
         with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
             rows = np.lib.format.read_array(file)

@@ -18,7 +18,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from trainer.system.history import RunHistory
+from trainer.system.history import RunHistory, step_name
 
 SHOWN = 12  # characters of a version
 BRANCHES = "trainings that continued from here"
@@ -68,7 +68,7 @@ def record(
     used: UsedRecipe,
 ) -> None:
     """Adds the entry of a reported checkpoint with its samples, unless the same content is recorded."""
-    key = f"{run.name}-{message['step']:08d}"
+    key = step_name(run.name, message["step"])
     context.instance.add_dynamic_partitions(used.checkpoints.name or "", [key])
     filters = dg.AssetRecordsFilter(used.asset(CHECKPOINT), asset_partitions=[key])
     if not _is_recorded(context.instance, filters, message):
@@ -167,7 +167,7 @@ def note_branch(
         f"continuing from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
         f"{trunk['tokens']:,} tokens are trained already"
     )
-    name = f"{trunk['run']}-{trunk['step']:08d}"
+    name = step_name(trunk["run"], trunk["step"])
     asset = used.asset(CHECKPOINT)
     filters = dg.AssetRecordsFilter(asset, asset_partitions=[name])
     found = context.instance.fetch_materializations(filters, limit=1).records

@@ -19,7 +19,7 @@ from pipeline.store.fingerprint import fingerprint
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory
+from trainer.system.history import RunHistory, step_name
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory], used:
     }
     order = {run.name: number for number, run in enumerate(runs)}
     losses = {
-        f"{run.name}-{validation['step']:08d}": f"{validation['loss']:.4f}"
+        step_name(run.name, validation["step"]): f"{validation['loss']:.4f}"
         for run in runs[:CURVES]
         for validation in run.validations
     }

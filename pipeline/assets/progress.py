@@ -19,7 +19,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from trainer.config import TrainingConfig
 from trainer.system import terminal
-from trainer.system.history import RunHistory
+from trainer.system.history import RunHistory, step_name
 
 KEY = Key("training_progress")
 SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer
@@ -29,7 +29,7 @@ LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, wher
 
 def rows_command(run: plan.Run, step: int, used: UsedRecipe) -> str:
     """The command that lists the documents of a step."""
-    return used.meant(f"`python -m pipeline lineage {run.name}-{step:08d} --step {step} --losses`")
+    return used.meant(f"`python -m pipeline lineage {step_name(run.name, step)} --step {step} --losses`")
 
 
 def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:

@@ -7,7 +7,7 @@ from pipeline.steps.model import evaluate, export
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import merging, plan
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
-from trainer.config import load_run_config, numbers
+from trainer.config import numbers, run_config_of
 from trainer.system import terminal
 from trainer.system.history import MODEL_NAMES, bits_shown
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         raise UsageError("--last is of one run: name that run alone")
     for path in saved:
-        objective = load_run_config(path.parents[1] / "config.yaml").training.objective
+        objective = run_config_of(path).training.objective
         if objective != recipe.training.objective:
             wanted = "without --variant" if objective == "pretrain" else f"with --variant {objective}"
             raise UsageError(f"{checkpoint_name(path)} was trained by {objective}: merge it {wanted}")

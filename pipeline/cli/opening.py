@@ -206,7 +206,7 @@ def _named(store: Store, text: str) -> Model:
     for exported in store.newest_first(keys.EXPORTED_MODEL):
         if trained := models.get(exported.manifest["inputs"][keys.PRETRAINED_MODEL]):
             run = RunHistory(store.root / keys.RUNS / trained.path.name, trained.counts["steps"])
-            final = run.directory.checkpoints / f"step-{run.until_step:08d}"
+            final = run.directory.checkpoint(trained.counts["steps"])
             if path.resolve() in (exported.path.resolve(), final.resolve()):
                 return Model(exported.directory(), run, trained, exported)
     if not any((path / place).is_file() for place in ("config.json", "hf/config.json")):

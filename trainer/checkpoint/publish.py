@@ -18,10 +18,6 @@ class CheckpointError(TrainerError):
     """A checkpoint is damaged or incomplete; the message names the file."""
 
 
-def directory_for(checkpoints: Path, step: int) -> Path:
-    return checkpoints / f"step-{step:08d}"
-
-
 def step_of(checkpoint: Path) -> int:
     match = STEP.fullmatch(checkpoint.name)
     if match is None:

@@ -26,7 +26,7 @@ def retire(
     until_newest = [
         checkpoint for checkpoint in existing(newest.parent) if step_of(checkpoint) <= step_of(newest)
     ]
-    pinned = RunDirectory(newest.parents[1]).pinned()
+    pinned = RunDirectory.of(newest).pinned()
     for checkpoint in until_newest[:-keep_last]:
         step = step_of(checkpoint)
         if checkpoint.name in pinned or stays(step):

@@ -16,6 +16,7 @@ from trainer.config.run import (
     load_to_train,
     numbers,
     override,
+    run_config_of,
     run_identity,
     samples_of,
 )

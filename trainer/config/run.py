@@ -19,7 +19,7 @@ from trainer.system import yaml_file
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError, reason
 from trainer.system.paths import at_home
-from trainer.system.run_directory import with_present_places
+from trainer.system.run_directory import RunDirectory, with_present_places
 
 
 class RunConfig(Config):
@@ -136,6 +136,11 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise TrainerError(f"{path}: {format_validation_error(error)}") from error
+
+
+def run_config_of(checkpoint: Path) -> RunConfig:
+    """The configuration of the run of a checkpoint. Raises TrainerError."""
+    return load_run_config(RunDirectory.of(checkpoint).config)
 
 
 def from_record(data: dict[str, Any]) -> dict[str, Any]:

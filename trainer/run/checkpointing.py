@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
-from trainer.checkpoint import publish, retention
+from trainer.checkpoint import retention
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config import CheckpointConfig
@@ -84,7 +84,7 @@ class Saver:
         snapshot = session.snapshot(self._staging, self._recorder.sync())
         wanted = session.training.checkpoint
         self.writer.save(
-            publish.directory_for(self._directory.checkpoints, session.step),
+            self._directory.checkpoint(session.step),
             snapshot.write,
             partial(_leave_what_is_kept, wanted, session.curriculum, self._averaged, session.is_complete),
         )

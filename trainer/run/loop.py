@@ -9,7 +9,6 @@ from itertools import count
 
 import torch
 
-from trainer.checkpoint import publish
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
@@ -78,7 +77,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
         if not session.is_complete:
             log.info("stopped at step %d of %d; run again to resume", session.step, session.training.steps)
             return RESUMABLE
-        last = publish.directory_for(directory.checkpoints, session.step)
+        last = directory.checkpoint(session.step)
         log.info("complete: %s tokens, %s", f"{session.tokens:,}", last)
         reporter.send(
             "end", step=session.step, tokens=session.tokens, loss=session.loss, evaluation=session.evaluation

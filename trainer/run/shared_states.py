@@ -149,7 +149,7 @@ def _adopted(
             {"run": shared.run.name, "step": shared.step, "tokens": shared.saved["tokens"]},
         ],
     }
-    adopted = publish.directory_for(directory.checkpoints, shared.step)
+    adopted = directory.checkpoint(shared.step)
     taken = {name: entry for name, entry in files.items() if name not in OWN}
     publish.publish(adopted, partial(_fill, shared.checkpoint, taken, session, progress), taken)
     return adopted

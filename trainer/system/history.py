@@ -48,6 +48,11 @@ IN_A_URL = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 
 
+def step_name(run: str, step: int) -> str:
+    """The name in the UI of a checkpoint: of a step of the run with this name."""
+    return f"{run}-{step:08d}"
+
+
 class RunHistory:
     """A run, or with `until_step` its beginning. Files are read when they are asked for."""
 
@@ -61,14 +66,15 @@ class RunHistory:
         """As in the UI, for a run of a store; else that of the directory. A beginning has its step, too."""
         name = self.path.resolve().name
         name = name[:NAME_LENGTH] if STORED.fullmatch(name) else name
-        return name if self.until_step is None else f"{name}-{self.until_step:08d}"
+        return name if self.until_step is None else step_name(name, self.until_step)
 
     @property
     def title(self) -> str:
         """A run's name for people and in the UI: `mine strict 6ddca120`. A beginning has its step, too."""
         named: str = self.config.get("name", "")
-        step = "" if self.until_step is None else f"-{self.until_step:08d}"
-        return f"{named}{step}" if named else self.name
+        if not named or self.until_step is None:
+            return named or self.name
+        return step_name(named, self.until_step)
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -30,6 +30,15 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.keep = path / "keep.txt"
 
+    @classmethod
+    def of(cls, checkpoint: Path) -> Self:
+        """The directory of the run of a checkpoint."""
+        return cls(checkpoint.parents[1])
+
+    def checkpoint(self, step: int) -> Path:
+        """The directory of the checkpoint of a step."""
+        return self.checkpoints / f"step-{step:08d}"
+
     def pinned(self) -> set[str]:
         """The names of the checkpoints that nothing may remove: `python -m pipeline keep` lists them."""
         return set(self.keep.read_text(errors="replace").split()) if self.keep.exists() else set()

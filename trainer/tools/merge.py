@@ -12,7 +12,7 @@ import yaml
 from trainer.checkpoint import publish
 from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.state import read_state, write_json
-from trainer.config import RunConfig, load_run_config
+from trainer.config import RunConfig, run_config_of
 from trainer.hf.mean import write_mean
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.records.recorder import draw_losses
@@ -46,11 +46,11 @@ class Parent:
             state = read_state(checkpoint)
         except CheckpointError as error:
             raise TrainerError(f"{error}: it cannot be merged; name another checkpoint") from error
-        return cls(checkpoint, share, load_run_config(checkpoint.parents[1] / "config.yaml"), lineage, state)
+        return cls(checkpoint, share, run_config_of(checkpoint), lineage, state)
 
     @property
     def run(self) -> Path:
-        return self.checkpoint.parents[1]
+        return RunDirectory.of(self.checkpoint).path
 
     def recorded(self, main: "Parent") -> dict[str, Any]:
         """What the mean records of this checkpoint. Its lineage is left out where it is that of the mean."""
@@ -95,13 +95,13 @@ def merge(
             write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
             _write_metrics(directory, main, evaluation)
 
-        saved = publish.directory_for(directory.checkpoints, step)
+        saved = directory.checkpoint(step)
         publish.publish(saved, write)
         data_version, evaluation = publish.data_version(saved), read_state(saved)["evaluation"] or {}
     return {
         "step": step,
         "tokens": main.state["tokens"],
-        "path": str(publish.directory_for(RunDirectory(output).checkpoints, step)),
+        "path": str(RunDirectory(output).checkpoint(step)),
         "data_version": data_version,
         "loss": main.state["loss"],
         "validation_loss": evaluation.get("loss"),

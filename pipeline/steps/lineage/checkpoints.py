@@ -16,7 +16,8 @@ from trainer.config import ModelConfig, RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory
+from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory, step_name
+from trainer.system.run_directory import RunDirectory
 
 
 class LineageError(PipelineError):
@@ -122,11 +123,11 @@ class Checkpoint(TrainedModel):
     @property
     def name(self) -> str:
         """The name in the UI, such as `6ddca120-00000020`."""
-        return f"{self.run.name[:NAME_LENGTH]}-{self.step:08d}"
+        return step_name(self.run.name[:NAME_LENGTH], self.step)
 
     @property
     def path(self) -> Path:
-        return self.run / "checkpoints" / f"step-{self.step:08d}"
+        return RunDirectory(self.run).checkpoint(self.step)
 
     @property
     def is_model_only(self) -> bool:

@@ -25,7 +25,7 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
-from trainer.config import load_run_config
+from trainer.config import run_config_of
 from trainer.system.durable import read_json
 from trainer.system.history import checkpoint_sha256
 from trainer.system.intervals import Z
@@ -149,7 +149,7 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark
         parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
         missing = [one for one in benchmarks if parts[one.name] is None]
         if unanswered := [one for one in missing if not _raw(draft.path, one).exists()]:
-            precision = load_run_config(checkpoint.parents[1] / "config.yaml").training.precision
+            precision = run_config_of(checkpoint).training.precision
             _ask(checkpoint, unanswered, f"--precision={precision}", f"--output={draft.path}")
         facts = _facts(asked, checkpoint)
         for one in asked:

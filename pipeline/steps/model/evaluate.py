@@ -23,7 +23,7 @@ from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from pipeline.store.work import Work
-from trainer.config import RunConfig, load_run_config
+from trainer.config import RunConfig, run_config_of
 from trainer.config.model_files import TOKENIZER
 from trainer.data.shards import Shard
 from trainer.system.durable import read_json
@@ -48,9 +48,9 @@ def evaluate(store: Store, recipe: Recipe) -> Version:
 
 def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an evaluation. `result` is that of the training, as `plan.result` returns it."""
-    config, samples = result["run_dir"] / "config.yaml", recipe.training.samples
-    facts = _evaluated(store, result["checkpoint"], config, f"--samples={samples.model_dump_json()}")
-    run = load_run_config(config)
+    samples = f"--samples={recipe.training.samples.model_dump_json()}"
+    facts = _evaluated(store, result["checkpoint"], samples)
+    run = run_config_of(result["checkpoint"])
     if run.training.objective == "pretrain":
         size, compressors = compressed_bits_per_byte(held_out_text(run))
     else:
@@ -121,7 +121,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
     with store.making(Work(keys.checkpoint_evaluation(name), VERSION, settings, weights)) as draft:
         if isinstance(draft, Version):
             return draft
-        facts = _evaluated(store, checkpoint, checkpoint.parents[1] / "config.yaml")
+        facts = _evaluated(store, checkpoint)
         return _published(store, name, draft, facts, {"validation_tokens": facts["validation_tokens"]})
 
 
@@ -137,10 +137,10 @@ def with_imported(store: Store, name: str, version: Version) -> Version:
         return _published(store, name, draft, read(version), version.counts)
 
 
-def _evaluated(store: Store, checkpoint: Path, config: Path, *options: str) -> dict[str, Any]:
+def _evaluated(store: Store, checkpoint: Path, *options: str) -> dict[str, Any]:
     store.files.fetch_folder(checkpoint)
-    plan.fetch_held_out(store, load_run_config(config).data)
-    return json.loads(run_trainer("evaluate", f"--model={checkpoint}", "--config", str(config), *options))
+    plan.fetch_held_out(store, run_config_of(checkpoint).data)
+    return json.loads(run_trainer("evaluate", f"--model={checkpoint}", *options))
 
 
 def _published(

@@ -19,7 +19,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name, run_named
 from pipeline.store.work import Work
-from trainer.config import load_run_config
+from trainer.config import load_run_config, run_config_of
 from trainer.system.history import NAME_LENGTH, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
 from trainer.system.wording import counted
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> Version:
     """The mean that the recipe asks for of a training. Raises PipelineError if checkpoints are gone."""
     steps = run.config.training.averaged_steps
-    saved = [RunDirectory(run.config.run_dir).checkpoints / f"step-{step:08d}" for step in steps]
+    saved = list(map(RunDirectory(run.config.run_dir).checkpoint, steps))
     gone = [path for path in saved if not store.files.is_saved(path)]
     if gone:
         left = next(number for number, path in enumerate(reversed(saved)) if path in gone)
@@ -68,7 +68,7 @@ def of_checkpoints(store: Store, saved: Sequence[Path], weights: Sequence[float]
         raise PipelineError(f"{', '.join(names)}: a checkpoint is named twice; --weights makes it count more")
     inputs = {name: checkpoint_sha256(path) for name, path in zip(names, saved, strict=True)}
     work = Work(keys.PRETRAINED_MODEL, VERSION, {"weights": weights}, inputs)
-    titles = {load_run_config(path.parents[1] / "config.yaml").project or "" for path in saved}
+    titles = {run_config_of(path).project or "" for path in saved}
     name = f"{' and '.join(sorted(titles))} mean {work.fingerprint[:NAME_LENGTH]}".strip()
     return merged(store, work, saved, weights=weights, name=name)
 
@@ -116,8 +116,8 @@ def _made(
     """Writes the run, and returns what a trainer reports of its last checkpoint."""
     shutil.rmtree(run_dir, ignore_errors=True)  # left by a killed process
     paths = [str(store.files.fetch_folder(path)) for path in saved]
-    for config in {path.parents[1] / "config.yaml" for path in saved}:
-        plan.fetch_held_out(store, load_run_config(config).data)
+    for path in {path.parent: path for path in saved}.values():  # one of each run
+        plan.fetch_held_out(store, run_config_of(path).data)
     shares = [] if weights is None else [f"--weights={','.join(map(str, weights))}"]
     printed = run_trainer("merge", *paths, *shares, f"--output={run_dir}", f"--name={name}")
     with store.files.uploading(run_dir, []):

@@ -21,12 +21,12 @@ def fill(text: str) -> Callable[[Path], None]:
 @pytest.fixture
 def checkpoints(tmp_path: Path) -> Path:
     for step in (4, 8, 12):
-        publish.publish(publish.directory_for(tmp_path, step), fill(f"model {step}"))
+        publish.publish(tmp_path / f"step-{step:08d}", fill(f"model {step}"))
     return tmp_path
 
 
 def test_the_newest_is_found_by_its_step_where_there_is_one(checkpoints: Path) -> None:
-    publish.publish(publish.directory_for(checkpoints, 100_000_000), fill("later"))
+    publish.publish(checkpoints / "step-100000000", fill("later"))
     assert publish.newest_valid(checkpoints) == (checkpoints / "step-100000000", [])
     assert publish.newest_valid(checkpoints / "none") == (None, [])
 
@@ -65,9 +65,9 @@ def test_a_save_that_fails_leaves_the_checkpoints_as_they_were(checkpoints: Path
 
     before = publish.existing(checkpoints)
     with pytest.raises(OSError, match="No space"):
-        publish.publish(publish.directory_for(checkpoints, 16), write)
+        publish.publish(checkpoints / "step-00000016", write)
     assert publish.existing(checkpoints) == before
-    publish.publish(publish.directory_for(checkpoints, 16), fill("whole"))
+    publish.publish(checkpoints / "step-00000016", fill("whole"))
     assert publish.newest_valid(checkpoints)[0] == checkpoints / "step-00000016"
     assert not list(checkpoints.glob(".*"))
 
@@ -104,6 +104,6 @@ def test_the_data_version_is_that_of_the_model_alone(checkpoints: Path) -> None:
         (directory / "state").write_text("other")
 
     first = publish.data_version(checkpoints / "step-00000004")
-    publish.publish(publish.directory_for(checkpoints, 20), other_state)
+    publish.publish(checkpoints / "step-00000020", other_state)
     assert publish.data_version(checkpoints / "step-00000020") == first
     assert publish.data_version(checkpoints / "step-00000008") != first

@@ -20,6 +20,7 @@ from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, checkpoint_sha256
+from trainer.system.run_directory import RunDirectory
 from trainer.tools.merge import merge
 
 pytestmark = pytest.mark.usefixtures("trainer_environment")
@@ -99,7 +100,7 @@ def test_a_run_that_is_resumed_ends_in_the_same_mean(settings: dict[str, Any], t
     assert [bool(publish.optimizer_files(path)) for path in saved(config)] == [False, True, True]
 
     def mean_of_run(name: str) -> bytes:
-        checkpoints = [publish.directory_for(config.run_dir / "checkpoints", step) for step in steps]
+        checkpoints = list(map(RunDirectory(config.run_dir).checkpoint, steps))
         return (Path(merge(checkpoints, None, tmp_path / name, "")["path"]) / WEIGHTS).read_bytes()
 
     whole = mean_of_run("whole")

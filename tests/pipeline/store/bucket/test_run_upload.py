@@ -34,7 +34,7 @@ def training(
 
 
 def save(run: RunDirectory, step: int) -> Path:
-    checkpoint = publish.directory_for(run.checkpoints, step)
+    checkpoint = run.checkpoint(step)
 
     def write(directory: Path) -> None:
         for name in (WEIGHTS, OPTIMIZER):
@@ -93,7 +93,7 @@ def test_what_is_being_put_is_put_whole_though_training_drops_it_meanwhile(
     training: tuple[Files, RunDirectory], server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, run = training
-    first, second = save(run, 1), publish.directory_for(run.checkpoints, 2)
+    first, second = save(run, 1), run.checkpoint(2)
     put, seen = Bucket.put, []
 
     def dropping(self: Bucket, key: str, *arguments: Any) -> str:
