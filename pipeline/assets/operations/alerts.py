@@ -27,6 +27,7 @@ WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
 RETRY_AFTER_SECONDS = (60.0, 240.0, 600.0, 900.0, 1800.0, 3600.0)  # two hours in all
 TRY_LATER = (408, 425, 429)  # of the answers below 500; all others say that the address is wrong
+NO_ADDRESS = (ValueError, InvalidURL, str)  # what `urlopen` says of a text that is none
 PROCESS = "Run execution process for "
 # Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
 LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
@@ -177,23 +178,18 @@ def _post(address: str, message: dict[str, str], log: logging.Logger) -> bool:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
         return error.code >= 500 or error.code in TRY_LATER
     except (OSError, ValueError, HTTPException) as error:
-        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {_why_unreached(error)}")
-        return not _is_no_address(error)
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {_why_unreached(cause)}")
+        return not isinstance(cause, NO_ADDRESS)
     return False
 
 
-def _is_no_address(error: Exception) -> bool:
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    return isinstance(cause, ValueError | InvalidURL | str)
-
-
-def _why_unreached(error: Exception) -> str:
+def _why_unreached(cause: BaseException | str) -> str:
     """The words of the operating system, which hold no address, or else the kind of the error."""
-    cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, TimeoutError):
         return f"no answer within {TIMEOUT_SECONDS:.0f} seconds"
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    if _is_no_address(error):
+    if isinstance(cause, NO_ADDRESS):
         return "it is not an address that can be opened, such as https://host/path"
     return type(cause).__name__

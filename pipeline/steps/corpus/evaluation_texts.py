@@ -78,12 +78,8 @@ class EvaluationWindows(DataStage):
             scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in read)
             windows, counts = text_windows.drawn(scrubbed, self.text.max_bytes)
             if counts["scored_bytes"] < counts["text_bytes"]:
-                log.info(
-                    "evaluation text %s: %s of %s bytes are scored (max_bytes)",
-                    self.text.name,
-                    f"{counts['scored_bytes']:,}",
-                    f"{counts['text_bytes']:,}",
-                )
+                scored = f"{counts['scored_bytes']:,} of {counts['text_bytes']:,} bytes"
+                log.info("evaluation text %s: %s are scored (max_bytes)", self.text.name, scored)
             with PartWriter(draft.path, TABLE, {TABLE: text_windows.SCHEMA}) as writer:
                 for batch in windows.to_batches():
                     writer.write(TABLE, batch)

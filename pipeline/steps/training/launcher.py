@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 from tempfile import TemporaryFile
 from types import ModuleType
 from typing import IO
@@ -24,7 +25,6 @@ from trainer.system import launch, terminal
 from trainer.system.errors import NOT_PASSED, install
 from trainer.system.signals import stop_with_parent
 
-Ended = tuple[int, str, str]  # exit status, standard output, standard error
 
 
 @dataclass(frozen=True)
@@ -110,21 +110,20 @@ def run_trainer(*arguments: str, threads: int | None = None) -> str:
     """The standard output of `python -m trainer ...`. Raises PipelineError with its last error."""
     shared = _shared.get()
     with terminal.doing(f"running `python -m trainer {arguments[0]}`"):
-        status, printed, errors = shared.run(arguments) if shared else _run_alone(arguments, threads)
-    if status not in (0, NOT_PASSED):
-        lines = errors.strip().splitlines() or ["it wrote no error message"]
-        said = f": {lines[-1]}" if status > 0 else ""
-        raise PipelineError(f"`python -m trainer {arguments[0]}` {launch.ended(status)}{said}")
-    return printed
+        ended = shared.run(arguments) if shared else _run_alone(arguments, threads)
+    if ended.returncode not in (0, NOT_PASSED):
+        lines = ended.stderr.strip().splitlines() or ["it wrote no error message"]
+        said = f": {lines[-1]}" if ended.returncode > 0 else ""
+        raise PipelineError(f"`python -m trainer {arguments[0]}` {launch.ended(ended.returncode)}{said}")
+    return ended.stdout
 
 
-def _run_alone(arguments: Sequence[str], threads: int | None) -> Ended:
+def _run_alone(arguments: Sequence[str], threads: int | None) -> "CompletedProcess[str]":
     environment = {**os.environ, **launch.environment(threads)}
     command = [sys.executable, "-m", "trainer", *arguments]
-    ended = subprocess.run(
+    return subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, preexec_fn=stop_with_parent
     )
-    return ended.returncode, ended.stdout, ended.stderr
 
 
 @contextmanager
@@ -159,16 +158,17 @@ class _SharedTrainer:
     process: "subprocess.Popen[str]"
     errors: IO[str]
 
-    def run(self, arguments: Sequence[str]) -> Ended:
+    def run(self, arguments: Sequence[str]) -> "CompletedProcess[str]":
         assert self.process.stdin and self.process.stdout
         begin = self.errors.seek(0, os.SEEK_END)
         with suppress(BrokenPipeError):
             print(json.dumps(arguments), file=self.process.stdin, flush=True)
         said = self.process.stdout.readline()
         self.errors.seek(begin)
-        if said:
-            return *json.loads(said).values(), self.errors.read()
-        return self.process.wait(), "", self.errors.read()
+        if not said:
+            return CompletedProcess(arguments, self.process.wait(), "", self.errors.read())
+        ended = json.loads(said)
+        return CompletedProcess(arguments, ended["status"], ended["printed"], self.errors.read())
 
 
 _shared: ContextVar[_SharedTrainer | None] = ContextVar("the process of `one_trainer`", default=None)
