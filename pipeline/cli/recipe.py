@@ -38,11 +38,10 @@ def explained(path: str) -> Iterator[str]:
 
 def _contents() -> Iterator[str]:
     yield "The settings of a recipe; `python -m pipeline recipe --explain SETTING` explains each of them."
-    for section in sections():
-        if section.same_as is None:
-            for setting in section.settings:
-                if section.path == "" or setting.is_section:
-                    yield f"  {setting.path:<30} {setting.description.partition('. ')[0].rstrip('.')}"
+    for section in (one for one in sections() if one.same_as is None):
+        for setting in section.settings:
+            if section.path == "" or setting.is_section:
+                yield f"  {setting.path:<30} {setting.description.partition('. ')[0].rstrip('.')}"
 
 
 def _section(section: Section) -> Iterator[str]:

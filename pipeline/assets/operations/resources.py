@@ -229,10 +229,11 @@ class PipelineResources(dg.ConfigurableResource):
         while parent and (run := instance.get_run_by_id(parent)):
             for entry in instance.all_logs(parent, dg.DagsterEventType.ASSET_MATERIALIZATION):
                 made = entry.asset_materialization
-                if made and made.asset_key in given:
-                    store, key = given.pop(made.asset_key)
-                    with suppress(PipelineError):  # it was removed since, and is read again
-                        store.go_on_with(store.open(key, str(made.metadata["fingerprint"].value)))
+                if not made or made.asset_key not in given:
+                    continue
+                store, key = given.pop(made.asset_key)
+                with suppress(PipelineError):  # it was removed since, and is read again
+                    store.go_on_with(store.open(key, str(made.metadata["fingerprint"].value)))
             parent = run.tags.get(PARENT_TAG)
 
     @cached_property

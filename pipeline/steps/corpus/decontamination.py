@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, Self
 
@@ -160,11 +160,8 @@ def _texts(
     for number, version in enumerate(versions):
         for batch in (batch for path in version.files("documents") for batch in batches(path)):
             for chain in ((), *chains):
-                documents = batch
-                for transform in chain:
-                    documents, _ = transform.apply(documents)
-                for params in scrubs:
-                    yield number, pii.scrub(documents, params)[0].column("text")
+                documents = reduce(lambda read, transform: transform.apply(read)[0], chain, batch)
+                yield from ((number, pii.scrub(documents, params)[0].column("text")) for params in scrubs)
 
 
 @dataclass(frozen=True)

@@ -196,9 +196,9 @@ def _steps_of_each(reader: Reader, documents: Collection[str]) -> dict[str, np.n
     found: dict[str, list[np.ndarray]] = defaultdict(list)
     try:
         for corpus, text in texts_read(reader.store, reader.lineage).items():
-            for part, ids in text.holding(documents).items():
-                for document in ids:
-                    found[document] += reader.steps(corpus, text, {part: [document]})
+            holding = text.holding(documents).items()
+            for part, document in ((part, one) for part, ids in holding for one in ids):
+                found[document] += reader.steps(corpus, text, {part: [document]})
     except (LineageError, StoreError, OSError):
         return None
     return {document: np.unique(np.concatenate(steps)) for document, steps in found.items() if steps}

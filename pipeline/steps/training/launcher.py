@@ -26,7 +26,6 @@ from trainer.system.errors import NOT_PASSED, install
 from trainer.system.signals import stop_with_parent
 
 
-
 @dataclass(frozen=True)
 class Launcher:
     """Starts the trainer. `threads` are the OpenMP threads of each process; None gives each its share of the

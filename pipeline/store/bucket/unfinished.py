@@ -21,11 +21,11 @@ def abort_unfinished(bucket: Bucket, before: float) -> None:
     client: Any = botocore.session.get_session().create_client("s3")
     pages = client.get_paginator("list_multipart_uploads")
     try:
-        for page in pages.paginate(Bucket=bucket.name, Prefix=f"{bucket.prefix}/".lstrip("/")):
-            for found in page.get("Uploads", ()):
-                if found["Initiated"].timestamp() < before:
-                    upload = {"Key": found["Key"], "UploadId": found["UploadId"]}
-                    client.abort_multipart_upload(Bucket=bucket.name, **upload)
+        listed = pages.paginate(Bucket=bucket.name, Prefix=f"{bucket.prefix}/".lstrip("/"))
+        for found in (one for page in listed for one in page.get("Uploads", ())):
+            if found["Initiated"].timestamp() < before:
+                upload = {"Key": found["Key"], "UploadId": found["UploadId"]}
+                client.abort_multipart_upload(Bucket=bucket.name, **upload)
     except (BotoCoreError, ClientError) as error:
         raise BucketError(
             f"{bucket.url}: unfinished uploads stay ({first_line(error)}): let these credentials list "

@@ -219,9 +219,8 @@ def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
         for folder in store.root.glob(f"{family}/*"):
             key = indexed(folder.name)
             kept = {version.data_version for version in store.newest_first(key) if version.path in referenced}
-            for index in store.newest_first(Key(family, folder.name)):
-                if index.manifest["inputs"][key] in kept:
-                    yield index.path
+            made = store.newest_first(Key(family, folder.name))
+            yield from (index.path for index in made if index.manifest["inputs"][key] in kept)
 
 
 def _assets(store: Versions, path: Path) -> set[Path]:

@@ -196,13 +196,14 @@ def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator
     wanted = [*limits.needed, *(run.base for run in runs if run.base)]
     for run in runs:
         done = limits.recipe in (None, run.recipe) and run.exported and run.config.exists()
-        if done and not any(run.holds(path) for path in wanted):
-            training = load_run_config(run.config).training
-            every = training.checkpoint.keep_every_tokens
-            saved = list(RunHistory(run.directory).checkpoints().items())
-            pinned = RunDirectory(run.directory).pinned()
-            for step, checkpoint in saved[: -max(limits.checkpoints, 1)]:
-                asked = every is not None and training.curriculum.passes(step, every)
-                asked |= training.checkpoint.keeps_branch_points and step in training.curriculum.branch_steps
-                if not asked and checkpoint.name not in pinned:
-                    yield run, checkpoint
+        if not done or any(run.holds(path) for path in wanted):
+            continue
+        training = load_run_config(run.config).training
+        every = training.checkpoint.keep_every_tokens
+        saved = list(RunHistory(run.directory).checkpoints().items())
+        pinned = RunDirectory(run.directory).pinned()
+        for step, checkpoint in saved[: -max(limits.checkpoints, 1)]:
+            asked = every is not None and training.curriculum.passes(step, every)
+            asked |= training.checkpoint.keeps_branch_points and step in training.curriculum.branch_steps
+            if not asked and checkpoint.name not in pinned:
+                yield run, checkpoint
