@@ -12,7 +12,7 @@ from trainer.system import ctrl_c
 if __name__ == "__main__":
     ctrl_c.ends_the_program()
     from trainer.system.errors import USER_ERROR, TrainerError
-    from trainer.system.history import check_home
+    from trainer.system.paths import check_home
 
     try:
         check_home()

@@ -40,7 +40,7 @@ from pipeline.start.speed import Speed
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
 from pipeline.store.errors import did_you_mean
-from trainer.system import history, terminal
+from trainer.system import paths, terminal
 from trainer.system.wording import counted, shell_word
 
 # Of the time: for a look at the folder, for measuring the speed, and for measuring that of a large model.
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> None:
     folder = options.folder.resolve()
     if not folder.name:
         raise UsageError(f"{options.folder}: is the whole machine: name a folder that holds text")
-    store = history.store_place(None)
+    store = paths.store_place(None)
     if "://" not in store and Path(store).resolve().is_relative_to(folder):
         raise UsageError(
             f"{options.folder}: holds the store {store}, so the model would learn from what is made: name a "
@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> None:
     if not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path}: no recipe may be written there: name another file with -o")
     if not options.plan:
-        history.check_home()
+        paths.check_home()
     # Two at once would write their plans over each other.
     owner = f"{os.getuid()}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}"
     with locks.alone(Path(tempfile.gettempdir(), f"groundwork-{owner}.lock")) as mine:

@@ -15,7 +15,7 @@ from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.store import Store
 from trainer.system import terminal
-from trainer.system.history import STORE_VARIABLE, store_place
+from trainer.system.paths import STORE_VARIABLE, store_place
 from trainer.system.wording import shell_word
 
 CHECKOUT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import dagster as dg
 
 from pipeline.dagster_internals import SqliteEventLogStorage
 from pipeline.store.errors import PipelineError
-from trainer.system.history import dagster_home
+from trainer.system.paths import dagster_home
 
 
 def forget(marks: Collection[str]) -> tuple[list[str], list[str]]:

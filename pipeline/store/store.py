@@ -26,7 +26,7 @@ from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.versions import RUNS_LOCK, StoreError, Versions
 from pipeline.store.work import Work
-from trainer.system import history
+from trainer.system import paths
 
 log = logging.getLogger(__name__)
 
@@ -213,12 +213,12 @@ def check_place(root: Path) -> None:
     except OSError as error:
         raise StoreError(
             f"the store {root} cannot be written ({error.strerror}): name another directory in "
-            f"{history.STORE_VARIABLE}, or in `store` of the recipe"
+            f"{paths.STORE_VARIABLE}, or in `store` of the recipe"
         ) from error
 
 
 def default_store(address: str | None = None) -> Store:
     """The store at GROUNDWORK_STORE (a directory, a bucket), else `address`, else in Dagster's home."""
-    place = history.store_place(address)
+    place = paths.store_place(address)
     is_bucket = "://" in place
-    return Store(cache_of(place, history.dagster_home() / "cache") if is_bucket else Path(place))
+    return Store(cache_of(place, paths.dagster_home() / "cache") if is_bucket else Path(place))

@@ -17,7 +17,7 @@ from pipeline.component import RecipeComponent, RecipeScaffolder
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from tests.foreign_project import ForeignProject, tiny
 from tests.integration.project import ROOT
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 Load = Callable[[], dg.Definitions]
 

@@ -7,7 +7,6 @@ in the UI (`6ddca120`); with a step they name a checkpoint (`6ddca120-00000020`)
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,10 +20,8 @@ import yaml
 from trainer.system import yaml_file
 from trainer.system.durable import read_json, read_json_lines
 from trainer.system.errors import TrainerError, reason
-from trainer.system.paths import at_home
 from trainer.system.run_directory import RunDirectory, with_present_places
 
-STORE_VARIABLE = "GROUNDWORK_STORE"
 NAME_LENGTH = 8  # hex digits of a run's directory in its name
 NAME = re.compile(r"([0-9a-f]{4,})(?:[-/](\d{1,9}))?")
 MODEL_NAMES = (
@@ -43,8 +40,6 @@ MERGED = "merged"
 # Settings of a recipe that change no result.
 NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
-# Dagster writes the path of a database into a URL as it is, in which this means something else.
-IN_A_URL = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 
 
@@ -194,36 +189,6 @@ def checkpoint_sha256(checkpoint: Path) -> str:
         if published:
             return published
     return hashlib.sha256(content).hexdigest()
-
-
-def dagster_home() -> Path:
-    """The folder of DAGSTER_HOME, else that of the checkout. Raises TrainerError for one that Dagster would
-    refuse, since what is looked for there would seem not to have been made.
-    """
-    named = os.environ.get("DAGSTER_HOME")
-    home = at_home(named) if named else Path(__file__).parents[2] / "dagster_home"  # as Dagster reads it
-    if odd := IN_A_URL.search(str(home)):
-        why = f"no folder with {odd[0]!r} in its path can hold Dagster's databases: name another"
-        raise TrainerError(f"DAGSTER_HOME {home}: {why}")
-    if not named or (home.is_absolute() and home.is_dir()):
-        return home
-    why = "there is no such folder: make it" if home.is_absolute() else "is no full path: write it from /"
-    raise TrainerError(f"DAGSTER_HOME {named}: {why}, or unset DAGSTER_HOME for the one of this checkout")
-
-
-def check_home() -> None:
-    """Raises TrainerError if Dagster cannot keep its databases in its home."""
-    if not os.access(home := dagster_home(), os.W_OK | os.X_OK):
-        what = "may not be written to: change who may write there, or name another folder"
-        raise TrainerError(f"DAGSTER_HOME {home}: {what}")
-
-
-def store_place(address: str | None = None) -> str:
-    """Where the store with the runs is: GROUNDWORK_STORE, a directory or the address of a bucket, else
-    `address`, else `store` in Dagster's home. A directory is absolute; only shells replace `~` in variables.
-    """
-    place = os.environ.get(STORE_VARIABLE) or address or str(dagster_home() / "store")
-    return place if "://" in place else str(at_home(place).absolute())
 
 
 def histories(runs: Path) -> list[RunHistory]:

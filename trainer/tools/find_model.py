@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config.hugging_face import is_model
-from trainer.system import history
+from trainer.system import history, paths
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, RunHistory
 
@@ -15,10 +15,10 @@ def model_named(text: str) -> Path:
     """
     path = history.path_of(text)
     if history.is_name(text):
-        store = history.store_place()
+        store = paths.store_place()
         if "://" in store:
             raise TrainerError(
-                f"{text}: {history.STORE_VARIABLE} is {store}, and the trainer reads directories only: give "
+                f"{text}: {paths.STORE_VARIABLE} is {store}, and the trainer reads directories only: give "
                 "the `path` that `python -m pipeline lineage CHECKPOINT` prints"
             )
         path = history.find(Path(store) / "runs", text).newest_checkpoint

@@ -23,7 +23,7 @@ from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
-from trainer.system.history import dagster_home
+from trainer.system.paths import dagster_home
 
 # A mistake in the recipe, the settings or the command. Its own words are all there is to say.
 MISTAKES = (PipelineError, TrainerError, dg.DagsterInvalidSubsetError, DagsterInvalidAssetSelectionError)

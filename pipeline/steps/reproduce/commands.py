@@ -12,8 +12,8 @@ from pipeline.steps.lineage.record import ROOT
 from pipeline.steps.reproduce.pinned_recipe import lineages_of, section_of
 from pipeline.store import keys
 from pipeline.store.keys import RUNS
-from trainer.system.history import STORE_VARIABLE
 from trainer.system.machine import differences, processor
+from trainer.system.paths import STORE_VARIABLE
 from trainer.system.wording import shell_word
 
 MEAN = "mean"  # the run with a mean of what was made again

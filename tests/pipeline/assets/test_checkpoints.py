@@ -20,7 +20,7 @@ from pipeline.recipe.recipe import RECIPES
 from pipeline.store import keys
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 KEY, EVALUATION_KEY, BENCHMARKS_KEY = map(
     OWN.asset, (CHECKPOINT, keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)

@@ -17,7 +17,7 @@ from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.variants import load_all
 from tests.integration.project import TRAINING
 from tests.pipeline.assets.test_leaderboard import RECIPE
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 def test_only_the_settings_that_differ_from_the_recipe_are_named_with_their_paths() -> None:

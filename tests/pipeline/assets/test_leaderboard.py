@@ -15,7 +15,7 @@ from pipeline.store import keys
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
 from tests.pipeline.cli.test_compare import changed, write_run
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 RECIPE: dict[str, Any] = {
     "name": "mine",

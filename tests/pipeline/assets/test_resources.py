@@ -23,7 +23,7 @@ from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.system import launch
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 def test_a_cluster_without_the_package_names_what_to_install(

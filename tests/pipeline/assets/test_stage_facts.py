@@ -16,7 +16,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, prepare
 from tests.pipeline.steps.make import judge
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 @pytest.mark.parametrize("languages", [None, ["en", "de"]])

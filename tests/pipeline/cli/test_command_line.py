@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.cli import COMMANDS, main, module
 from pipeline.cli.inspect import VIEWS
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 SECONDS = 60
 PATHS = ["good.jsonl", "bytes.jsonl", "empty.csv", "folder", "folder/*", "good.parquet", "recipe.yaml", "out"]

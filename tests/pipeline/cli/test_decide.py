@@ -12,7 +12,7 @@ from pipeline.reports import variant_arms
 from pipeline.reports.variant_arms import DecideError
 from tests.integration.project import TRAINING
 from tests.pipeline.reports.test_variant_arms import TEXT, arm, named
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import tokenize, tokenizer, up_to_dedup
 from tests.rows import jsonl
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 EXAM = "Which of these words is not one of the words of this short exam at all, or of any other one?"
 SHARDS = ShardParams(validation_fraction=0.3, longest=200)

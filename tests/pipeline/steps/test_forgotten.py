@@ -44,7 +44,7 @@ from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokeni
 from tests.pipeline.steps.training.test_plan import HELD_OUT, recipe
 from tests.rows import jsonl, stored_rows
 from tests.traces import END, bytes_with, pieces
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 PART_BYTES = 12_000
 Texts = dict[str, str]  # by the id that the source gives

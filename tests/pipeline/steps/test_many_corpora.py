@@ -17,7 +17,7 @@ from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.stages import made_of_one_corpus, of_corpus, of_data
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 FEW, MANY = 20, 100
 

@@ -24,7 +24,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import up_to_dedup
 from tests.rows import jsonl
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 SENTENCE = "The sailor of the old ship and the captain have to be on deck with number {} at {} bells. "
 ADDRESS = "jane.doe@gmail.com"

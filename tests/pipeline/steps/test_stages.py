@@ -29,7 +29,7 @@ from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 KEY = Key("lengths", "topics")
 MAIL = "Write to jane.doe@gmail.com."

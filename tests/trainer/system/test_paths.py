@@ -6,8 +6,7 @@ import pytest
 
 from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.store.store import default_store
-from trainer.system.history import STORE_VARIABLE, dagster_home
-from trainer.system.paths import at_home
+from trainer.system.paths import STORE_VARIABLE, at_home, dagster_home
 
 
 @pytest.fixture

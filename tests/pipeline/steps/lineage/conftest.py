@@ -18,7 +18,7 @@ from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from trainer.run import loop
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 ENGINE = LocalEngine(workers=1)
 QUICK = {"compile": False, "samples": {"prompts": []}}

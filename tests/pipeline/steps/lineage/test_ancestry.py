@@ -23,7 +23,7 @@ from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, train
 from tests.pipeline.steps.make import deduplicate, tokenize, tokenizer
 from tests.pipeline.steps.training.test_plan import EVALUATION
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 @pytest.fixture(scope="module")

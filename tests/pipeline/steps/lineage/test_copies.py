@@ -19,7 +19,7 @@ from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, prepare
 from tests.pipeline.steps.make import deduplicate
 from tests.traces import bytes_with
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 QUESTION = "Ask how many of the 48 clips that Natalia sold in April were returned to the shop by her friends."
 TEXT = f"{TEXTS[0][:3000]} {QUESTION}"

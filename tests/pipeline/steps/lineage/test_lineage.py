@@ -28,7 +28,7 @@ from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, StoredRun
 from tests.pipeline.steps.make import collect
 from trainer.data.loader import TrainingData
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 
 def test_a_checkpoint_says_what_it_was_made_from(trained: StoredRun, ask: Any) -> None:

@@ -16,7 +16,7 @@ from pipeline.steps.recipe_versions import store_of
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, as_it_was
 from tests.pipeline.steps.lineage.conftest import CORPORA
 from tests.pipeline.steps.make import tokenize, tokenizer
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 Said = Callable[..., str]
 

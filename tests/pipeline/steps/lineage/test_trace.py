@@ -35,7 +35,7 @@ from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokeni
 from tests.rows import jsonl
 from trainer.data.shards import Shard
 from trainer.data.windows import PADDING
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 Said = Callable[..., str]
 

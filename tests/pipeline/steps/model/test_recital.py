@@ -15,7 +15,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, prepare
 from tests.pipeline.steps.lineage.conftest import QUICK, trained_on
-from trainer.system.history import STORE_VARIABLE
+from trainer.system.paths import STORE_VARIABLE
 
 MODEL = {"n_layers": 2, "d_model": 128, "n_heads": 4, "n_kv_heads": 4, "d_ff": 352, "qk_norm": False}
 LONG = {
