@@ -18,7 +18,7 @@ from pipeline.assets.operations.run_request import EVALUATE
 from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
-from pipeline.steps.model import benchmark, comparison, evaluate
+from pipeline.steps.model import benchmark, evaluate, tuned_model_text
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
@@ -61,10 +61,10 @@ def evaluation_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
             facts["samples"] = checkpoints.samples_shown(scores["samples"])
         if tuning := scores.get("tuning"):
             compared = {
-                "before and after": table(comparison.losses(tuning)),
-                "answers": table(comparison.kinds(tuning)),
-                "answers cut off": " ".join(comparison.unended(tuning)) or "none",
-                "conversations": dg.MetadataValue.md(comparison.conversations(tuning)),
+                "before and after": table(tuned_model_text.losses(tuning)),
+                "answers": table(tuned_model_text.kinds(tuning)),
+                "answers cut off": " ".join(tuned_model_text.unended(tuning)) or "none",
+                "conversations": dg.MetadataValue.md(tuned_model_text.conversations(tuning)),
             }
             facts = compared | facts
         if answered := scores.get("benchmarks"):

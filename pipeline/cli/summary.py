@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.cli.opening import Model, add_model, chosen_model, evaluation_of, opened, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
 from pipeline.reports import tables
-from pipeline.steps.model import benchmark, comparison, evaluate
+from pipeline.steps.model import benchmark, evaluate, tuned_model_text
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -78,8 +78,9 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
 
 def _tuned(tuning: Mapping[str, Any], model: Model) -> Iterator[str]:
     """What tuning changed, two conversations, and how to talk to the model."""
-    yield from ("", *tables.lines(comparison.losses(tuning)), "", *tables.lines(comparison.kinds(tuning)))
-    yield from (*comparison.unended(tuning), "")
+    losses, kinds = tuned_model_text.losses(tuning), tuned_model_text.kinds(tuning)
+    yield from ("", *tables.lines(losses), "", *tables.lines(kinds))
+    yield from (*tuned_model_text.unended(tuning), "")
     for conversation in tuning["conversations"][:2]:
         yield f"Q: {conversation['messages'][-1]['content']}"
         yield f"A: {conversation['after']}"

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.model import answers, benchmark, harness
+from pipeline.steps.model import benchmark, harness, tuned_model
 from pipeline.steps.stage import RecipeStage
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import one_trainer, run_trainer
@@ -56,7 +56,7 @@ def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[s
     else:
         size, compressors = facts["validation_bytes"], {}
         models = _models(store, recipe, result["checkpoint"])
-        facts["tuning"] = answers.compared(store, recipe, run, models, facts)
+        facts["tuning"] = tuned_model.compared(store, recipe, run, models, facts)
         asked_both_ways = _asked_both_ways(recipe.evaluation, models, run.training.precision)
         facts["tuning"]["benchmarks"] = asked_both_ways
     facts |= {"held_out_bytes": size, "compressors": compressors}
@@ -69,7 +69,7 @@ def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[s
 def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
     """The checkpoints that are compared: `before`, where it is in this store, and `after` tuning."""
     base = recipe.base and plan.result(store, store.current(keys.BASE_MODEL))["checkpoint"]
-    return ({answers.BEFORE: store.files.fetch_folder(base)} if base else {}) | {answers.AFTER: tuned}
+    return ({tuned_model.BEFORE: store.files.fetch_folder(base)} if base else {}) | {tuned_model.AFTER: tuned}
 
 
 def _asked_both_ways(
@@ -82,7 +82,7 @@ def _asked_both_ways(
     if not asked:
         return {}
     found = {name: benchmark.answered(model, asked, precision) for name, model in models.items()}
-    found["through the template"] = benchmark.answered(models[answers.AFTER], asked, precision, "--chat")
+    found["through the template"] = benchmark.answered(models[tuned_model.AFTER], asked, precision, "--chat")
     return found
 
 
@@ -93,7 +93,7 @@ class Evaluation(RecipeStage):
 
     @property
     def deciding(self) -> Any:
-        return self.recipe.training.samples, self.recipe.evaluation, answers.longest(self.recipe)
+        return self.recipe.training.samples, self.recipe.evaluation, tuned_model.longest(self.recipe)
 
     @property
     def inputs(self) -> Sequence[Key]:
@@ -104,8 +104,8 @@ class Evaluation(RecipeStage):
         settings: dict[str, Any] = {"samples": self.recipe.training.samples}
         evaluation = self.recipe.evaluation
         if self.recipe.training.objective != "pretrain":
-            settings["answers"] = answers.VERSION
-            if (limit := answers.longest(self.recipe)) != ANSWER_TOKENS:
+            settings["answers"] = tuned_model.VERSION
+            if (limit := tuned_model.longest(self.recipe)) != ANSWER_TOKENS:
                 settings["answer_tokens"] = limit
         if evaluation.titles:
             settings["benchmarks"] = [benchmark.VERSION, [one.read().sha256 for one in evaluation.benchmarks]]

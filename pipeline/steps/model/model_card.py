@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.sources.hub.catalogue import licences
 from pipeline.steps.lineage.checkpoints import TrainedModel
-from pipeline.steps.model import benchmark, comparison, front_matter
+from pipeline.steps.model import benchmark, front_matter, tuned_model_text
 from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.model.markdown import fenced, table
 from pipeline.steps.training.effort import Effort
@@ -38,7 +38,7 @@ def model_card(lineage: dict[str, Any], evaluation: Mapping[str, Any], effort: E
     begun, this = (f", begun from `{base}`", "this ") if base else ("", "")
     prompt = next(iter(training["samples"]["prompts"]), "")
     if tuning := evaluation.get("tuning"):
-        does, usage, written = ANSWERS, comparison.usage(tuning), comparison.section(tuning)
+        does, usage, written = ANSWERS, tuned_model_text.usage(tuning), tuned_model_text.section(tuning)
     else:
         does, usage, written = CONTINUES, _usage(prompt), _samples(evaluation)
     opened = _opened_here(prompt, bool(tuning)) if model.attention_sinks else _opened_by_transformers(usage)

@@ -120,7 +120,7 @@ def test_a_text_of_fewer_than_five_documents_or_sources_gives_no_verdict() -> No
     assert ranks([small, QUIZ], arms.values()) == {"base": 1, "good": 1}
 
 
-def test_runs_that_read_a_source_before_and_after_it_changed_are_not_compared() -> None:
+def test_runs_that_read_a_source_tuned_model_it_changed_are_not_compared() -> None:
     def that_read(one: Arm, *contents: str, settings: str = "all") -> Arm:
         return replace(one, read=frozenset(("notes", settings, content) for content in contents))
 

@@ -6,9 +6,8 @@ import pytest
 
 from pipeline.reports.variant_arms import decisive
 from pipeline.sources.benchmarks.items import Benchmark, Question
-from pipeline.steps.model.answers import Message
 from pipeline.steps.model.benchmark import AskedBenchmark
-from pipeline.steps.model.held_out_answers import Reply, of_text
+from pipeline.steps.model.held_out_answers import Message, Reply, of_text
 
 TALK: list[Message] = [
     ("system", "be brief"),

@@ -2,32 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-import numpy as np
-import pyarrow as pa
-
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources.formats.unlearnable import FORM, form_error
-from pipeline.stages import bpe, chat
-from pipeline.stages.held_out import held_out
+from pipeline.stages import chat
 from pipeline.steps.model import answer_forms
-from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
+from pipeline.steps.model.held_out_answers import Fits, fitting, of_corpus
 from pipeline.steps.training.launcher import run_trainer
-from pipeline.store import keys
-from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.config import RunConfig, load_run_config
-from trainer.data.message_tokenizer import for_messages
 from trainer.system.durable import read_json
 
-Message = tuple[str, str]  # role, content
 VERSION = "answers-3"
 BEFORE, AFTER = "before", "after"  # the names of the models
 ASKED = 100  # held-out conversations, in each corpus
@@ -49,9 +41,7 @@ class Question:
     form: str | None
 
     @classmethod
-    def of(
-        cls, text: str, facts: Mapping[str, Any], corpus: str, fits: Callable[[Sequence[Message]], int] = len
-    ) -> Self | str:
+    def of(cls, text: str, facts: Mapping[str, Any], corpus: str, fits: Fits = len) -> Self | str:
         """What is asked of a document: its last answer that fits into the context. Where nothing is asked,
         the reason instead. `fits` returns how many messages of a conversation fit.
         """
@@ -100,28 +90,6 @@ def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
     return [one for one in found if isinstance(one, Question)], Counter(
         one for one in found if isinstance(one, str)
     )
-
-
-def fitting(store: Store, recipe: Recipe) -> Callable[[Sequence[Message]], int]:
-    """A function that returns how many messages of a conversation fit into the context, as for the shards."""
-    tokenizer = TokenizerFiles.read(store.current(keys.TOKENIZER).directory())
-    encoder = bpe.Encoder(for_messages(tokenizer.tokenizer_json), tokenizer.boundaries, fast=False)
-    longest = recipe.shard_params.longest or 0
-
-    def fits(said: Sequence[Message]) -> int:
-        contents = pa.array([content for _, content in said], pa.large_string())
-        _, lengths = encoder.between(np.zeros(len(said), np.int64), contents, 0)
-        return int(np.searchsorted(np.cumsum(lengths) + 2, longest, side="right"))
-
-    return fits
-
-
-def of_corpus(store: Store, corpus: str, fraction: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Text and metadata of the held-out documents of a corpus, in the order of their ids."""
-    for batch in kept_documents(store, corpus, ["id", "text", "metadata"]):
-        taken = held_out(batch.column("id"), fraction)
-        for row in batch.filter(pa.array(taken)).to_pylist():
-            yield row["text"], json.loads(row["metadata"] or "{}")
 
 
 def compared(

@@ -17,8 +17,8 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.held_out import held_out
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.model.answers import NO_QUESTION, TOO_LONG, Question, judged, to_ask
-from pipeline.steps.model.comparison import losses, section
+from pipeline.steps.model.tuned_model import NO_QUESTION, TOO_LONG, Question, judged, to_ask
+from pipeline.steps.model.tuned_model_text import losses, section
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
