@@ -19,7 +19,7 @@ show_activities()
 import dagster as dg
 
 from pipeline.assets.graph import definitions
-from pipeline.assets.operations.history import keep_logs_open
+from pipeline.assets.operations.dagster_storages import keep_logs_open
 from pipeline.assets.used_recipe import OWN
 
 explain_on_exit()

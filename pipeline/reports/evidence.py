@@ -10,7 +10,7 @@ from pipeline.reports.rejections import Place, Row
 from pipeline.sources.documents import title
 from pipeline.stages.quality import RULES
 from pipeline.stages.quality.by_language import depends
-from pipeline.steps.corpus.failures import described
+from pipeline.steps.corpus.user_code_stage import described
 from pipeline.store import keys
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Version

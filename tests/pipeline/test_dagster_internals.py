@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from pipeline import dagster_internals
-from pipeline.assets.operations import history
+from pipeline.assets.operations import dagster_storages
 
 ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"^\s*(?:from|import) dagster\w*(?:\.\w+)*(?:\._| import _)", re.MULTILINE)
@@ -68,8 +68,8 @@ def test_a_run_can_be_given_an_origin_and_lose_a_tag(tmp_path: Path) -> None:
         origin = dagster_internals.RemoteJobOrigin(
             dagster_internals.RemoteRepositoryOrigin(place, "__repository__"), "one"
         )
-        history.write(instance, run._replace(remote_job_origin=origin))
-        history.remove_run_tag(instance, run.run_id, "waits for")
+        dagster_storages.write(instance, run._replace(remote_job_origin=origin))
+        dagster_storages.remove_run_tag(instance, run.run_id, "waits for")
         stored = instance.get_run_by_id(run.run_id)
         assert stored and stored.remote_job_origin == origin
         assert "waits for" not in stored.tags and stored.tags["name"] == "mine"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from pipeline.assets.operations import history
+from pipeline.assets.operations import dagster_storages
 from pipeline.assets.used_recipe import OWN, RECIPE_TAG, UsedRecipe
 from pipeline.dagster_internals import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
@@ -72,7 +72,9 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun, used: UsedRecipe = O
 def _store_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Dagster takes an origin only where it starts a run itself."""
     repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(DEFINITIONS), "__repository__")
-    history.write(instance, run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name)))
+    dagster_storages.write(
+        instance, run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name))
+    )
 
 
 def process_of(run: dg.DagsterRun) -> str | None:

@@ -6,7 +6,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import given
-from pipeline.assets.operations import alerts, history, orphaned_runs
+from pipeline.assets.operations import alerts, dagster_storages, orphaned_runs
 from pipeline.assets.operations.resources import TRAINING_TAG, PipelineResources
 from pipeline.assets.operations.run_request import EVALUATE, PARTITION_TAG, trains
 from pipeline.assets.used_recipe import OWN, UsedRecipe
@@ -177,7 +177,7 @@ def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun], name: 
     told = sorted(value for _, values in instance.get_run_tags([WAITS_TAG]) for value in values)
     for run in instance.get_runs(dg.RunsFilter(tags={WAITS_TAG: told})) if told else ():
         if run.run_id not in waiting:
-            history.remove_run_tag(instance, run.run_id, WAITS_TAG)
+            dagster_storages.remove_run_tag(instance, run.run_id, WAITS_TAG)
 
 
 def _canceled_training(instance: dg.DagsterInstance) -> str:

@@ -15,7 +15,7 @@ from pipeline.plugins.filters import Filter
 from pipeline.plugins.settings import OWN_SCORE, Entry, FastTextParams
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import quality
-from pipeline.steps.corpus.failures import UserCodeStage
+from pipeline.steps.corpus.user_code_stage import UserCodeStage
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key

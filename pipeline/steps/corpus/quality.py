@@ -16,10 +16,10 @@ from pipeline.plugins.filters import Filter
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import language, quality
 from pipeline.stages.quality import by_language
-from pipeline.steps.corpus.failures import FailureLimits, own_code
 from pipeline.steps.corpus.filters import TABLE, Filtered, judging, settled
 from pipeline.steps.corpus.languages import Languages, detect
 from pipeline.steps.corpus.signals import Signals, measure
+from pipeline.steps.corpus.user_code_stage import FailureLimits, own_code
 from pipeline.steps.stage import BatchStage, CorpusStage, Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine

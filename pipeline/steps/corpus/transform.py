@@ -13,7 +13,7 @@ from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import Entry
 from pipeline.plugins.transforms import Transform, of_corpus
 from pipeline.recipe.recipe import Recipe
-from pipeline.steps.corpus.failures import UserCodeStage
+from pipeline.steps.corpus.user_code_stage import UserCodeStage
 from pipeline.steps.stage import Page
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine

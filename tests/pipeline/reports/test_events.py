@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from pipeline.assets.operations import history
+from pipeline.assets.operations import dagster_storages
 from pipeline.dagster_internals import SqliteEventLogStorage
 from pipeline.reports.events import forget
 
@@ -28,7 +28,7 @@ def test_runs_that_mention_a_mark_go_unless_they_go_on(
 ) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setattr(SqliteEventLogStorage, "_connect", SqliteEventLogStorage._connect)
-    history.keep_logs_open()  # as in the process of a run, which has the log of its file open
+    dagster_storages.keep_logs_open()  # as in the process of a run, which has the log of its file open
     if settings:
         (tmp_path / settings).write_text("")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:

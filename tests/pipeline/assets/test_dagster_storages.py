@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from pipeline.assets.operations import history
+from pipeline.assets.operations import dagster_storages
 
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("whole", asset="made")])
@@ -19,13 +19,13 @@ def made() -> dg.MaterializeResult:
 @pytest.fixture(autouse=True)
 def kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteEventLogStorage, "_connect", SqliteEventLogStorage._connect)
-    history.keep_logs_open()
+    dagster_storages.keep_logs_open()
 
 
 class Own(SqliteEventLogStorage):
     """As Dagster has it."""
 
-    _connect = history._open_each_time
+    _connect = dagster_storages._open_each_time
 
 
 def test_dagsters_own_storage_reads_what_it_wrote_and_it_reads_what_that_wrote(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Documents on which the user's code raised: counted, and above a set share a failure of the run."""
+"""A stage that calls the user's code. Documents on which it raised are counted; too many fail the run."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
