@@ -18,7 +18,7 @@ from pipeline.steps.forget import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, TrainedModel, that_saw
 from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.steps.lineage.record import described_commit
-from pipeline.steps.model.recital import Row, global_batch_rows
+from pipeline.steps.model.batch_rows import Row, global_batch_rows
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import holding
 from pipeline.store.forgotten import among

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
@@ -18,6 +17,7 @@ from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
+from pipeline.steps.lineage.lineage_versions import version_of
 from pipeline.steps.model import evaluate
 from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes
@@ -299,7 +299,7 @@ def beats_a_bigram_model(subject: Subject) -> Finding:
     for key in map(Key.from_path, assets):
         if key.stage != keys.TOKEN_SHARDS:
             continue
-        found = bigram.of_shards(store.open(key, Path(assets[key]["path"]).name), vocab_size)
+        found = bigram.of_shards(version_of(store, assets, key), vocab_size)
         if found is not None:
             nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
     ours, theirs = evaluate.read(evaluation)["loss"], nats / max(tokens, 1)

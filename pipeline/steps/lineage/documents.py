@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from pipeline.sources.documents import document_id, own_id, title
 from pipeline.stages.held_out import held_out
 from pipeline.steps.lineage.checkpoints import LineageError, TrainedModel
+from pipeline.steps.lineage.lineage_versions import version_of
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.files import StoredFile
@@ -48,7 +48,7 @@ class CorpusText:
     def __init__(self, store: Store, assets: Mapping[str, Any], corpus: str):
         self.corpus = corpus
         wanted = (keys.token_shards(corpus), *keys.judged(corpus), keys.DEDUP)
-        opened = (store.open(key, Path(assets[key]["path"]).name) for key in wanted)
+        opened = (version_of(store, assets, key) for key in wanted)
         self.version, self.scrubbed, self._quality, self._dedup = opened
         self._written: dict[str, pa.Table] = {}
 

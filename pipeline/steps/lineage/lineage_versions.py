@@ -1,10 +1,15 @@
 """The versions that a model was made from and those made of it, whatever its recipe means by now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from pipeline.recipe.recipe import BASE
 from pipeline.steps.lineage.checkpoints import TrainedModel
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
+from pipeline.store import keys
 from pipeline.store.keys import Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
@@ -17,7 +22,7 @@ class LineageVersions:
     def __init__(self, trained: TrainedModel, made: Iterable[Version] = ()):
         lineage = trained.lineage
         self.name = RecipeName(lineage["recipe"]["name"], "", variant=lineage.get("variant", ""))
-        self._directories = {key: Path(asset["path"]).name for key, asset in lineage["assets"].items()}
+        self._assets = lineage["assets"]
         self._made = {version.key: version for version in made}
 
     @property
@@ -29,12 +34,23 @@ class LineageVersions:
         """Raises StoreError for what the lineage does not name, or is not in the store any more."""
         if key in self._made:
             return self._made[key]
-        if key not in self._directories:
+        if key not in self._assets:
             raise StoreError(f"{key} is not in the lineage of this model")
-        return store.open(key, self._directories[key])
+        return version_of(store, self._assets, key)
 
     def asset(self, key: Key) -> Key:
         return key
+
+
+def version_of(store: Store, assets: Mapping[str, Any], key: Key) -> Version:
+    """The version of `key` among the `assets` of a lineage. Raises StoreError if it is gone."""
+    return store.open(key, Path(assets[key]["path"]).name)
+
+
+def tokenizer_of(store: Store, assets: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer among the `assets` of a lineage. Raises StoreError if it is gone."""
+    files = TokenizerFiles.read(version_of(store, assets, keys.TOKENIZER).directory())
+    return Tokenizer.from_str(files.tokenizer_json)
 
 
 def titled(recipe: str, variant: str) -> str:

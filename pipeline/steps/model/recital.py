@@ -1,28 +1,22 @@
-"""What a checkpoint writes, what it recites of the text that it read, and how it predicts a batch."""
+"""What a checkpoint writes, and what it recites of the text that it read."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from pipeline.steps.lineage.checkpoints import Checkpoint
-from pipeline.steps.lineage.documents import PlacedDocument, texts_read
 from pipeline.steps.lineage.readers import Training
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.trace.trace import Searcher
 from pipeline.steps.training.launcher import run_trainer
-from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.store import Store
-from pipeline.store.training_runs import checkpoint_path, run_named
+from pipeline.store.training_runs import checkpoint_path
 from trainer.data.shards import TokenStream
-from trainer.data.windows import PADDING
 
 PROMPT, RECITED = 32, 50  # tokens
 PASSAGES = 256  # read, and as many held out
@@ -95,7 +89,7 @@ def recited_passages(store: Store, checkpoint: Checkpoint, searcher: Searcher) -
     rows = [ids for passages in found.values() for *_, ids in passages]
     if not found[TRAIN]:
         raise PipelineError(f"{checkpoint.name} read no {size} tokens of one document in one window")
-    recites = iter(_predicted(checkpoint_path(store, checkpoint.name), np.stack(rows), PROMPT))
+    recites = iter(predicted(checkpoint_path(store, checkpoint.name), np.stack(rows), PROMPT))
     return [
         Passage(
             corpus,
@@ -108,69 +102,9 @@ def recited_passages(store: Store, checkpoint: Checkpoint, searcher: Searcher) -
     ]
 
 
-def _predicted(model: Path, rows: np.ndarray, prompt: int) -> list[dict[str, float]]:
+def predicted(model: Path, rows: np.ndarray, prompt: int) -> list[dict[str, float]]:
+    """For each row of token ids, its mean loss, and how many tokens after the `prompt` the model recites."""
     with TemporaryDirectory() as directory:
         np.save(file := Path(directory) / "rows.npy", rows)
         said = run_trainer("predict", f"--model={model}", f"--prompt={prompt}", str(file))
     return [json.loads(line) for line in said.splitlines()]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a global batch: the window of a corpus, the documents that it holds tokens of, its own text,
-    and its loss under a checkpoint, if that was asked for.
-    """
-
-    row: int
-    corpus: str
-    window: int
-    documents: Sequence[PlacedDocument]
-    text: str
-    loss: float | None = None
-
-
-def _tokenizer(store: Store, checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer with which the run of a checkpoint was trained."""
-    made = checkpoint.lineage["assets"][keys.TOKENIZER]
-    tokenizer = store.open(keys.TOKENIZER, Path(made["path"]).name)
-    return Tokenizer.from_str(TokenizerFiles.read(tokenizer.directory()).tokenizer_json)
-
-
-def _window_text(tokenizer: Tokenizer, window: np.ndarray) -> str:
-    """The text of a window, the marks of documents among it."""
-    tokens = window[window != PADDING]
-    return tokenizer.decode(np.where(tokens < 0, ~tokens, tokens).tolist(), skip_special_tokens=False)
-
-
-def global_batch_rows(store: Store, checkpoint: Checkpoint, step: int, losses: bool) -> tuple[list[Row], str]:
-    """The rows of the global batch of a step (from 1) of a checkpoint's run. With `losses`, each row has its
-    loss under the newest checkpoint before the step, and the highest loss comes first. Returns the name of
-    that checkpoint, too, else an empty one.
-
-    Raises PipelineError for a step outside of the run, or when no checkpoint before it is on disk.
-    """
-    training, texts = Training(checkpoint.run), texts_read(store, checkpoint.lineage)
-    for text in texts.values():
-        _ = text.train_shards  # fetched
-    curriculum, steps = training.config.training.curriculum, training.config.training.steps
-    if not 0 < step <= steps:
-        raise PipelineError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
-    rows, ids = [], training.data.batch(step - 1, 0, 1)
-    tokenizer = _tokenizer(store, checkpoint)
-    for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
-        corpus, window, pieces = training.data.sample(sample)
-        held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
-        rows.append(Row(row, corpus, window, list(dict.fromkeys(held)), _window_text(tokenizer, ids[row])))
-    if not losses:
-        return rows, ""
-    saved = {
-        at: path for at, path in run_named(store, checkpoint.run.name).checkpoints().items() if at < step
-    }
-    if not saved:
-        raise PipelineError(
-            f"no checkpoint before step {step} of run {checkpoint.run.name} is on disk: leave out --losses"
-        )
-    model = store.files.fetch_folder(saved[max(saved)])
-    found = _predicted(model, ids, 1)
-    scored = [replace(row, loss=one["loss"]) for row, one in zip(rows, found, strict=True)]
-    return sorted(scored, key=lambda row: -(row.loss or 0.0)), model.name

@@ -5,19 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from pipeline.steps.lineage.documents import CorpusText, texts_of
+from pipeline.steps.lineage.lineage_versions import tokenizer_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.tokens import token_index
 from pipeline.steps.tokens.token_search import TokenSearch
-from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.steps.trace.treated_text import treated
-from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
@@ -90,9 +87,8 @@ class Searcher:
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):
         self.reader, self._engine, self._say = reader, engine, say
         self._shares: dict[int, float] = {}
-        self._texts, made = texts_of(reader.store, reader.lineage), reader.lineage["assets"][keys.TOKENIZER]
-        tokenizer = reader.store.open(keys.TOKENIZER, Path(made["path"]).name)
-        self._tokenizer = Tokenizer.from_str(TokenizerFiles.read(tokenizer.directory()).tokenizer_json)
+        self._texts = texts_of(reader.store, reader.lineage)
+        self._tokenizer = tokenizer_of(reader.store, reader.lineage["assets"])
         self._tokenizer.encode_special_tokens = True
 
     @cached_property
