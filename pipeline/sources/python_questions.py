@@ -83,10 +83,8 @@ class PythonQuestionsSource:
             metadata = metadata_json(
                 {"module": one.module, "kind": one.kind, "form": FORMS.get(one.kind), "rule": rule}
             )
-            source_id, text = (
-                own_id(f"{one.module}:{one.name}:{one.kind}"),
-                conversation(self.config.format, row),
-            )
+            source_id = own_id(f"{one.module}:{one.name}:{one.kind}")
+            text = conversation(self.config.format, row)
             batches.add(unit.name, SourceDocument(source_id, text, None, origin, None, metadata, one.module))
             yield from batches.full()
         yield from batches.rest()

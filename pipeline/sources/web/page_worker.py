@@ -71,11 +71,8 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
             decoded = CLOSED.sub(lambda found: found[1] or f"<{found[3]}{found[4]}></{found[3]}>", decoded)
         text = extract(FORMULA.sub(_as_tex, decoded))
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # as browsers call it
-        name, content = (
-            charset.lower().replace("cp125", "windows-125").encode(),
-            text.encode("utf-8", "replace"),
-        )
+        name = charset.lower().replace("cp125", "windows-125").encode()  # as browsers call it
+        content = text.encode("utf-8", "replace")
         answered.write(ANSWERED.pack(len(name), len(content)) + name + content)
         answered.flush()
 

@@ -73,11 +73,8 @@ def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
     """A checkpoint, and its ancestors: each by a run that read the same samples in the same order, in this
     store or in one where the weights still lie.
     """
-    found, stores, child = (
-        [Reader(store, checkpoint.lineage, Training(checkpoint.run), checkpoint.step)],
-        [store],
-        checkpoint.lineage,
-    )
+    found = [Reader(store, checkpoint.lineage, Training(checkpoint.run), checkpoint.step)]
+    stores, child = [store], checkpoint.lineage
     for ancestor in checkpoint.ancestors:
         started = child["training"]["config"].get("pretrained") or {}
         weights = Path(started.get("path") or "")

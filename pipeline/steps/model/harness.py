@@ -141,11 +141,8 @@ def _rows(results: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None, di
     """Each row of a table: the task, its title, how many items were asked, and the shares of right answers,
     which are empty if the figure of the row is none. A group with shares stands for its tasks.
     """
-    sizes, better, groups = (
-        results["n-samples"],
-        results["higher_is_better"],
-        results.get("group_subtasks") or {},
-    )
+    sizes, better = results["n-samples"], results["higher_is_better"]
+    groups = results.get("group_subtasks") or {}
     figures = {
         task: {
             tuple(name.split(",")): value

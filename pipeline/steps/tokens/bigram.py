@@ -55,10 +55,8 @@ def loss(train: Iterable[np.ndarray], held_out: np.ndarray, vocab_size: int) -> 
         place = np.minimum(np.searchsorted(pairs, found), len(pairs) - 1)
         same = pairs[place] == found
         counted[place[same]] += times[same]
-    first, second = (
-        (pairs >> np.uint64(32)).astype(np.int64),
-        (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64),
-    )
+    first = (pairs >> np.uint64(32)).astype(np.int64)
+    second = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
     expected = (tokens[second] + 1) / (tokens.sum() + vocab_size)
     return min(
         -float(occurrences @ np.log((counted + k * expected) / (tokens[first] + k))) for k in PRIORS
