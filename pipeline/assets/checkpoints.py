@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets.metadata import materialized, table
-from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, SAVED, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets
@@ -51,7 +51,7 @@ def checkpoint_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
     return dg.AssetSpec(
         used.asset(CHECKPOINT),
         deps=[used.asset(key) for key in (keys.TOKENIZER, *final_assets(recipe))],
-        partitions_def=used.checkpoints,
+        partitions_def=used.partitions(SAVED),
         group_name=used.name("model"),
         kinds={"pytorch"},
         code_version=plan.VERSION,
@@ -69,7 +69,7 @@ def record(
 ) -> None:
     """Adds the entry of a reported checkpoint with its samples, unless the same content is recorded."""
     key = step_name(run.name, message["step"])
-    context.instance.add_dynamic_partitions(used.checkpoints.name or "", [key])
+    context.instance.add_dynamic_partitions(used.name(SAVED), [key])
     filters = dg.AssetRecordsFilter(used.asset(CHECKPOINT), asset_partitions=[key])
     if not _is_recorded(context.instance, filters, message):
         _log_entry(context, run, key, message, samples, used)
@@ -201,17 +201,17 @@ def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe 
     """
     # Before the disk is read, so that a step that is saved in between is not taken for a deleted one.
     known, listed, evaluations = (
-        set(instance.get_dynamic_partitions(partitions.name or ""))
-        for partitions in (used.checkpoints, used.checkpoints_on_disk, used.checkpoint_evaluations)
+        set(instance.get_dynamic_partitions(used.name(partitions)))
+        for partitions in (SAVED, ON_DISK, EVALUATED)
     )
     saved = [key for key in saved_steps(store) if key in known]
-    _change(instance, used.checkpoints_on_disk, listed, set(saved))
+    _change(instance, used.name(ON_DISK), listed, set(saved))
     evaluated = {
         key
         for asset in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)
         for key in instance.get_materialized_partitions(used.asset(asset))
     }
-    _change(instance, used.checkpoint_evaluations, evaluations, {*saved, *evaluated})
+    _change(instance, used.name(EVALUATED), evaluations, {*saved, *evaluated})
     asset_key = used.asset(CHECKPOINT)
     for key in _unnoticed_deletions(instance, asset_key, known.difference(saved)):
         instance.report_runless_asset_event(
@@ -225,13 +225,10 @@ def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe 
     return saved
 
 
-def _change(
-    instance: dg.DagsterInstance, partitions: dg.DynamicPartitionsDefinition, before: set[str], now: set[str]
-) -> None:
-    name = partitions.name or ""
-    instance.add_dynamic_partitions(name, sorted(now - before))
+def _change(instance: dg.DagsterInstance, partitions: str, before: set[str], now: set[str]) -> None:
+    instance.add_dynamic_partitions(partitions, sorted(now - before))
     for key in before - now:
-        instance.delete_dynamic_partition(name, key)
+        instance.delete_dynamic_partition(partitions, key)
 
 
 def _unnoticed_deletions(instance: dg.DagsterInstance, asset: dg.AssetKey, missing: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pipeline.assets.asset import asset, check_results, given, user_errors_as_fa
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.run_request import EVALUATE
-from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.model import benchmark, evaluate, tuned_model_text
@@ -97,7 +97,7 @@ def _spec(used: UsedRecipe, key: str, *, version: str, description: str) -> dg.A
     return dg.AssetSpec(
         used.asset(key),
         deps=[dg.AssetDep(used.asset(CHECKPOINT), partition_mapping=dg.IdentityPartitionMapping())],
-        partitions_def=used.checkpoint_evaluations,
+        partitions_def=used.partitions(EVALUATED),
         group_name=used.name("model"),
         kinds={"pytorch"},
         code_version=version,
@@ -138,7 +138,7 @@ def evaluate_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
 
     @dg.job(
         name=used.name(EVALUATE),
-        partitions_def=used.checkpoints_on_disk,
+        partitions_def=used.partitions(ON_DISK),
         # there can be many, and a retried training run should not queue behind them
         tags={"dagster/priority": "-1", **used.tags},
         executor_def=dg.in_process_executor,

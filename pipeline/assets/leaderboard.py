@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.used_recipe import CHECKPOINT, OWN, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, OWN, SAVED, UsedRecipe
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE
 from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict, verdict_text
@@ -66,11 +66,8 @@ def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -
 def _update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> None:
     key, stamp = used.asset(KEY), _stamp(store, used.path)
     last = instance.get_latest_materialization_event(key)
-    if (
-        last
-        and last.asset_materialization
-        and (last.asset_materialization.tags or {}).get(VERSION_TAG) == stamp
-    ):
+    shown = last and last.asset_materialization
+    if shown and (shown.tags or {}).get(VERSION_TAG) == stamp:
         return
     entry = dg.AssetMaterialization(key, metadata=_facts(instance, store, used), tags={VERSION_TAG: stamp})
     instance.report_runless_asset_event(entry)
@@ -122,7 +119,7 @@ def _page(used: UsedRecipe) -> str:
 def _checkpoints(instance: dg.DagsterInstance, runs: Sequence[RunHistory], used: UsedRecipe) -> str:
     """The last checkpoints, the newest run's first: losses, and which are kept, pinned, evaluated."""
     evaluated = instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
-    known = instance.get_dynamic_partitions(used.checkpoints.name or "")
+    known = instance.get_dynamic_partitions(used.name(SAVED))
     weights = {
         checkpoint_name(path): "pinned" if path.name in run.directory.pinned() else "kept"
         for run in runs

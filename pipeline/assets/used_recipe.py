@@ -11,6 +11,8 @@ from trainer.system.wording import shell_word
 
 RECIPE_TAG = "groundwork/recipe"  # of the runs of a recipe that shares its code location
 CHECKPOINT = Key("checkpoint")
+# Partitions: every step that was ever saved, those on disk, and those that are evaluated or still on disk
+SAVED, ON_DISK, EVALUATED = "checkpoints", "checkpoints_on_disk", "checkpoint_evaluations"
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,9 @@ class UsedRecipe:
         """The key of the resource."""
         return self.name("workshop")
 
-    @property
-    def checkpoints(self) -> dg.DynamicPartitionsDefinition:
-        """Every step that was ever saved."""
-        return dg.DynamicPartitionsDefinition(name=self.name("checkpoints"))
-
-    @property
-    def checkpoints_on_disk(self) -> dg.DynamicPartitionsDefinition:
-        return dg.DynamicPartitionsDefinition(name=self.name("checkpoints_on_disk"))
-
-    @property
-    def checkpoint_evaluations(self) -> dg.DynamicPartitionsDefinition:
-        """The checkpoints that are evaluated or still on disk."""
-        return dg.DynamicPartitionsDefinition(name=self.name("checkpoint_evaluations"))
+    def partitions(self, name: str) -> dg.DynamicPartitionsDefinition:
+        """SAVED, ON_DISK or EVALUATED."""
+        return dg.DynamicPartitionsDefinition(name=self.name(name))
 
     @property
     def tags(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from dagster._core.workspace.load_target import ModuleTarget
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.testclient import TestClient
 
-from pipeline.assets.used_recipe import CHECKPOINT, OWN
+from pipeline.assets.used_recipe import CHECKPOINT, OWN, SAVED
 from tests.integration.project import ROOT, Project, make_project
 from tests.integration.test_pretrain import materializations
 
@@ -47,7 +47,7 @@ def test_a_thousand_checkpoints_are_answered_within_three_seconds(
     lineage = json.loads((last / "lineage.json").read_text())
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         keys = [f"{run.name[:8]}-{step:08d}" for step in range(1000, 1000 + CHECKPOINT_COUNT)]
-        instance.add_dynamic_partitions(OWN.checkpoints.name or "", keys)
+        instance.add_dynamic_partitions(SAVED, keys)
         checkpoint = OWN.asset(CHECKPOINT)
         for key in keys:
             instance.report_runless_asset_event(

@@ -15,7 +15,7 @@ from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
 from pipeline.assets.operations import orphaned_runs, pool
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
-from pipeline.assets.used_recipe import CHECKPOINT, OWN
+from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, SAVED
 from pipeline.recipe.recipe import RECIPES
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -25,8 +25,6 @@ from trainer.system.paths import STORE_VARIABLE
 KEY, EVALUATION_KEY, BENCHMARKS_KEY = map(
     OWN.asset, (CHECKPOINT, keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS)
 )
-CHECKPOINTS, ON_DISK = OWN.checkpoints, OWN.checkpoints_on_disk
-EVALUATIONS = OWN.checkpoint_evaluations
 FIRST, SECOND, THIRD = (f"0123abcd-{step:08d}" for step in (8, 16, 24))
 
 
@@ -40,7 +38,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def instance(store: Store) -> Iterator[dg.DagsterInstance]:
     """Dagster after a training that saved three steps."""
     with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(CHECKPOINTS.name or "", [FIRST, SECOND, THIRD])
+        instance.add_dynamic_partitions(SAVED, [FIRST, SECOND, THIRD])
         for key in (FIRST, SECOND, THIRD):
             save(store, key)
             path = dg.MetadataValue.path(directory(store, key))
@@ -64,8 +62,8 @@ def evaluated(instance: dg.DagsterInstance, key: str) -> None:
     instance.report_runless_asset_event(dg.AssetMaterialization(EVALUATION_KEY, partition=key))
 
 
-def partitions(instance: dg.DagsterInstance, of: dg.DynamicPartitionsDefinition) -> list[str]:
-    return sorted(instance.get_dynamic_partitions(of.name or ""))
+def partitions(instance: dg.DagsterInstance, of: str) -> list[str]:
+    return sorted(instance.get_dynamic_partitions(of))
 
 
 def deleted(instance: dg.DagsterInstance) -> list[str]:
@@ -79,16 +77,16 @@ def test_a_deleted_checkpoint_is_noted_once_and_can_no_longer_be_evaluated(
     store: Store, instance: dg.DagsterInstance
 ) -> None:
     assert update_weights(instance, store) == [FIRST, SECOND, THIRD]
-    assert partitions(instance, ON_DISK) == partitions(instance, EVALUATIONS) == [FIRST, SECOND, THIRD]
+    assert partitions(instance, ON_DISK) == partitions(instance, EVALUATED) == [FIRST, SECOND, THIRD]
     assert not deleted(instance)
     evaluated(instance, FIRST)
     for key in (FIRST, SECOND):
         shutil.rmtree(directory(store, key))
     for _ in range(2):
         assert update_weights(instance, store) == [THIRD]
-        assert partitions(instance, CHECKPOINTS) == [FIRST, SECOND, THIRD]
+        assert partitions(instance, SAVED) == [FIRST, SECOND, THIRD]
         assert partitions(instance, ON_DISK) == [THIRD]
-        assert partitions(instance, EVALUATIONS) == [FIRST, THIRD]  # not the one that nobody can evaluate
+        assert partitions(instance, EVALUATED) == [FIRST, THIRD]  # not the one that nobody can evaluate
         assert deleted(instance) == [FIRST, SECOND]
 
 
