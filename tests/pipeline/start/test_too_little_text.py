@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
@@ -46,16 +47,19 @@ def one_document(folder: Path) -> None:
     (folder / "all.txt").write_text(ENGLISH[0][:900])
 
 
+def make_data(recipe: Recipe) -> None:
+    store, engine = store_of(recipe), LocalEngine(workers=1)
+    for stage in of_data(recipe).values():
+        stage.make(store, engine)
+
+
 def prepared(folder: Path, wishes: Wishes) -> Jobs:
     """The jobs of a folder whose data stages have gone as far as they come."""
     path = folder.with_name("recipe.yaml")
     chosen = choose(judged(folder), wishes, fixed_speed())
     write(path, recipe_text(chosen, path.parent))
-    recipe = load_recipe(path)
-    store, engine = store_of(recipe), LocalEngine(workers=1)
     with suppress(PipelineError, OSError):
-        for stage in of_data(recipe).values():
-            stage.make(store, engine)
+        make_data(load_recipe(path))
     return Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed())
 
 
@@ -114,12 +118,8 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
 
     def execute(command: list[str], *_: object, **__: object) -> bool:
         recipe = load_recipe(job.path)
-        if command[-1] == "sft":
-            recipe = recipe.tuned("sft")
-        store, engine = store_of(recipe), LocalEngine(workers=1)
         with suppress(PipelineError):
-            for stage in of_data(recipe).values():
-                stage.make(store, engine)
+            make_data(recipe.tuned("sft") if command[-1] == "sft" else recipe)
         if command[-1] == "sft":
             raise FailedJobError("ended with status 1")
         return False
@@ -153,32 +153,12 @@ def test_the_text_has_about_as_many_tokens_as_its_length_was_chosen_for(tmp_path
     assert job.chosen.length.unique == pytest.approx(shards.counts["train_tokens"], rel=0.1)
 
 
+FEW_WORDS = "the of and to in is that it was for on are with as his they be at one have this"
+
+
 def few_words(folder: Path) -> None:
     draw = random.Random(0)
-    words = [
-        "the",
-        "of",
-        "and",
-        "to",
-        "in",
-        "is",
-        "that",
-        "it",
-        "was",
-        "for",
-        "on",
-        "are",
-        "with",
-        "as",
-        "his",
-        "they",
-        "be",
-        "at",
-        "one",
-        "have",
-        "this",
-    ]
-    texts = (" ".join(draw.choices(words, k=draw.randint(80, 160))) + "." for _ in range(3_000))
+    texts = (" ".join(draw.choices(FEW_WORDS.split(), k=draw.randint(80, 160))) + "." for _ in range(3_000))
     (folder / "all.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
 
 
@@ -189,11 +169,8 @@ def makes_data(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def execute(*_: object, **__: object) -> bool:
         started.append(path := Path(os.environ[RECIPE_VARIABLE]))
-        recipe = load_recipe(path)
-        store, engine = store_of(recipe), LocalEngine(workers=1)
         try:
-            for stage in of_data(recipe).values():
-                stage.make(store, engine)
+            make_data(load_recipe(path))
         except (PipelineError, OSError) as error:
             raise FailedJobError(str(error)) from error
         return False
