@@ -19,7 +19,6 @@ from pipeline.steps.lineage import source_state
 from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
-from pipeline.store.store import StoreError
 from pipeline.store.variant_seeds import families
 from trainer.system import terminal
 
@@ -122,8 +121,8 @@ def _pretrain(recipes: Mapping[str, Recipe], names: Sequence[str]) -> None:
     """Trains the models that sections of these variants go on with, where they are missing, each once."""
     first: dict[str, str] = {}
     made_by = {name: first.setdefault(decisive(recipe.pretraining), name) for name, recipe in recipes.items()}
-    needed = dict.fromkeys(made_by[name] for name in names)
-    if missing := [name for name in needed if not _is_trained(recipes[name].pretraining)]:
+    stores = {made_by[name]: store_of(recipes[made_by[name]].pretraining) for name in names}
+    if missing := [name for name in stores if not stores[name].current_or_none(keys.PRETRAINED_MODEL)]:
         variants.run_jobs(missing, "pretrain")
 
 
@@ -134,11 +133,3 @@ def _has_changed(recipe: Recipe) -> bool:
     observed = source_state.observe_all(store_of(recipe), recipe)
     changed = any(one.state is source_state.State.OUTDATED for one in observed)
     return changed or bool(recipe.base and _has_changed(recipe.base))
-
-
-def _is_trained(recipe: Recipe) -> bool:
-    try:
-        store_of(recipe).current(keys.PRETRAINED_MODEL)
-    except StoreError:
-        return False
-    return True

@@ -3,14 +3,21 @@
 import argparse
 from pathlib import Path
 
-from pipeline.cli.opening import Model, UsageError, add_model, chosen_model, opened, trained_by, whole_store
+from pipeline.cli.opening import (
+    Model,
+    UsageError,
+    add_model,
+    chosen_model,
+    evaluation_of,
+    opened,
+    trained_by,
+    whole_store,
+)
 from pipeline.recipe.post_training import JOBS
 from pipeline.reports.regulators import GAP
 from pipeline.reports.report import Page, report
 from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.lineage.lineage_versions import LineageVersions, titled
-from pipeline.store import keys
-from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
@@ -31,12 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.out.suffix != ".html":
         raise UsageError(f"-o {options.out}: the report is a page, name a .html file")
-    model, why = (chosen_model(options), "") if options.model is not None else (None, "")
+    model = chosen_model(options) if options.model is not None else None
     with terminal.doing("reading what was made, and drawing it"):
-        if model:
-            page = _of_model(model)
-        else:
-            page, why = _of_recipe(options.variant)
+        page, why = (_of_model(model), "") if model else _of_recipe(options.variant)
     write_atomically(options.out, page.html)
     found = f"{options.out}: {len(page.html.encode()) / 1e6:.1f} MB"
     if gaps := page.html.count(GAP):
@@ -64,12 +68,6 @@ def _of_model(model: Model) -> Page:
         raise UsageError(f"{model.path}: no training run of this store made this model: name one that did")
     store = whole_store()
     one = checkpoint(store, str(model.run.newest_checkpoint))
-    made = [model.trained, model.exported and _evaluation(store, model.exported)]
+    made = [model.trained, model.exported and evaluation_of(store, model)]
     versions = LineageVersions(one, filter(None, made))
     return report(Store(store.root, versions, store.files), versions.title, one.corpora, of=one)
-
-
-def _evaluation(store: Store, exported: Version) -> Version | None:
-    """The evaluation that the export was made with."""
-    wanted = exported.manifest["inputs"][keys.EVALUATION]
-    return next((one for one in store.newest_first(keys.EVALUATION) if one.data_version == wanted), None)

@@ -306,7 +306,8 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     if model is None:
         return so_far
     effort = Effort.of(model, recipe.launch.usd_per_hour)
-    scores = _scores(store) or plan.result(store, model)
+    evaluation = store.current_or_none(keys.EVALUATION)  # the run may have been stopped before it
+    scores = evaluate.read(evaluation) if evaluation else plan.result(store, model)
     return replace(
         so_far,
         done=1.0,
@@ -317,14 +318,6 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
         seconds=effort.seconds,
         usd=effort.usd,
     )
-
-
-def _scores(store: Store) -> dict[str, Any] | None:
-    """The evaluation on all held-out text, unless the run was stopped before it."""
-    try:
-        return evaluate.read(store.current(keys.EVALUATION))
-    except StoreError:
-        return None
 
 
 def _held_out(store: Store, recipe: Recipe) -> str:

@@ -15,7 +15,6 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
-from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import CheckpointGoneError
 from pipeline.store.variant_seeds import families
@@ -96,8 +95,8 @@ def measures(recipes: Mapping[str, Recipe]) -> list[AskedBenchmark]:
 
 def _imported(recipes: Iterable[Recipe]) -> list[AskedBenchmark]:
     """What another program asked all models that there are."""
-    stores = [(store, model) for store in map(store_of, recipes) if (model := _model(store))]
-    found = [harness.answers(store, plan.final_checkpoint(model)) for store, model in stores]
+    models = ((store, store.current_or_none(keys.PRETRAINED_MODEL)) for store in map(store_of, recipes))
+    found = [harness.answers(store, plan.final_checkpoint(model)) for store, model in models if model]
     shared = set.intersection(*map(set, found)) if found else set()
     return [asked for sha256, (asked, _) in (found[0].items() if found else ()) if sha256 in shared]
 
@@ -118,7 +117,7 @@ def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
     """Scores the models that there are on held-out answers, which training does not. Raises PipelineError."""
     asked = [one for one in compared_on if one.answers]
     for store in map(store_of, recipes.values()) if asked else ():
-        if model := _model(store):
+        if model := store.current_or_none(keys.PRETRAINED_MODEL):
             checkpoint = plan.final_checkpoint(model)
             missing = [one for one in asked if benchmark.log_likelihoods(store, checkpoint, one) is None]
             if not missing:
@@ -151,7 +150,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
     read: set[tuple[str, str, str]] = set()
     for seed, recipe in seeds.items():
         store = store_of(recipe)
-        if (model := _model(store)) is None:
+        if (model := store.current_or_none(keys.PRETRAINED_MODEL)) is None:
             continue
         checkpoint = plan.final_checkpoint(model)
         found = [_answers(store, checkpoint, one) for one in compared_on]
@@ -176,13 +175,6 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
         frozenset(read),
     )
-
-
-def _model(store: Store) -> Version | None:
-    try:
-        return store.current(keys.PRETRAINED_MODEL)
-    except StoreError:
-        return None
 
 
 def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[AskedBenchmark]) -> None:

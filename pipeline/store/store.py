@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,6 +101,12 @@ class Store(Versions):
                 raise StoreError(self._missing(key, found))
             self._used[key] = found
         return self._used[key]
+
+    def current_or_none(self, key: Key) -> Version | None:
+        """As `current`; None where there is none."""
+        with suppress(StoreError):
+            return self.current(key)
+        return None
 
     def data_versions(self, read: Iterable[Key]) -> dict[str, str]:
         """The data version of each key's `current` version: the inputs of a Work that reads them."""
