@@ -107,7 +107,7 @@ def compared(
     answers = {}
     for name, checkpoint in models.items():
         losses[name] = {"text": text and _loss(checkpoint, text), "answers": None}
-        if _entries(checkpoint) < run.data.vocab_size:
+        if read_json(checkpoint / "hf/config.json")["vocab_size"] < run.data.vocab_size:
             continue
         if name == AFTER:
             losses[name]["answers"] = _figures(tuned)
@@ -150,11 +150,6 @@ def _answers(checkpoint: Path, questions: Sequence[Question], limit: int) -> lis
         file.write_text("".join(lines), encoding="utf-8")
         answers = run_trainer("answer", f"--model={checkpoint}", f"--max-new-tokens={limit}", str(file))
     return [json.loads(line) for line in answers.splitlines()]
-
-
-def _entries(checkpoint: Path) -> int:
-    """How many tokens the model of a checkpoint has."""
-    return read_json(checkpoint / "hf/config.json")["vocab_size"]
 
 
 def _pretraining(run: RunConfig) -> RunConfig | None:

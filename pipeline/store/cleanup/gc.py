@@ -208,8 +208,11 @@ def _referenced(store: Versions, removed: Sequence[Path]) -> set[Path]:
     lineages = ("config.yaml", "checkpoints/*/lineage.json")
     patterns = [*(f"{RUNS}/*/{name}" for name in lineages), f"{keys.EXPORTED_MODEL}/[!.]*/lineage.json"]
     for path in (path for pattern in patterns for path in store.root.glob(pattern)):
-        if not any(path.is_relative_to(folder) for folder in removed):
-            referenced |= _assets(store, path)
+        if any(path.is_relative_to(folder) for folder in removed):
+            continue
+        with intact(path) as found:
+            assets = whole_lineage(path, found).get("assets", {})
+            referenced |= {store.root / asset["path"] for asset in assets.values()}
     return referenced | set(_indexes(store, referenced))
 
 
@@ -221,13 +224,6 @@ def _indexes(store: Versions, referenced: set[Path]) -> Iterator[Path]:
             kept = {version.data_version for version in store.newest_first(key) if version.path in referenced}
             made = store.newest_first(Key(family, folder.name))
             yield from (index.path for index in made if index.manifest["inputs"][key] in kept)
-
-
-def _assets(store: Versions, path: Path) -> set[Path]:
-    """The versions that a file with a lineage names."""
-    with intact(path) as found:
-        assets = whole_lineage(path, found).get("assets", {})
-        return {store.root / asset["path"] for asset in assets.values()}
 
 
 def _freed(groups: Sequence[Sequence[Path]]) -> list[int]:
