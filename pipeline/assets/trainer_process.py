@@ -11,8 +11,8 @@ import dagster as dg
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
+from pipeline.assets.pipes_reader import TrainerMessages
 from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_command
-from pipeline.assets.trainer_messages import TrainerMessages
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch

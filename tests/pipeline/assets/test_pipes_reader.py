@@ -11,7 +11,7 @@ import dagster as dg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.assets.trainer_messages import TrainerMessages, whole_lines
+from pipeline.assets.pipes_reader import TrainerMessages, whole_lines
 
 
 @settings(max_examples=30, deadline=None)

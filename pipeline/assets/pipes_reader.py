@@ -1,4 +1,4 @@
-"""Reads what a trainer writes for Dagster, line by line."""
+"""Reads what a trainer writes for Dagster Pipes. What becomes of it is in `trainer_process.py`."""
 
 import json
 import sys
