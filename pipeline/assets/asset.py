@@ -97,8 +97,8 @@ def given(used: UsedRecipe, section: str = "") -> Callable[[Callable[..., Outcom
         names = {"workshop": used.workshop}
         signature = inspect.signature(function)
         parameters = [
-            one.replace(name=names.get(one.name, one.name), kind=one.kind)
-            for one in signature.parameters.values()
+            parameter.replace(name=names.get(parameter.name, parameter.name), kind=parameter.kind)
+            for parameter in signature.parameters.values()
         ]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {names.get(name, name): kind for name, kind in run.__annotations__.items()}

@@ -62,7 +62,7 @@ def module(command: str) -> Any:
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The parsers of a parser's subcommands, by their names."""
-    found = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(found[0].choices) if found else {}
 
 

@@ -133,7 +133,7 @@ def _start(
         usual = min(speed.MOST_SECONDS, MEASURING * wishes.seconds)
         machine = Speed(max(usual, PATIENCE * wishes.seconds))
         chosen = choose(judged, wishes, machine, deadline.spent)
-    rows = [(one.about, one.value, one.reason) for one in choices(chosen)]
+    rows = [(choice.about, choice.value, choice.reason) for choice in choices(chosen)]
     print("", *tables.table("choice,value,because", rows), sep="\n")
     if expected := notes(chosen):
         print("", *expected, sep="\n")

@@ -118,20 +118,20 @@ def _whose_text(store: Store, named: Sequence[Checkpoint]) -> list[Reader]:
     are known, else the recipe.
     """
     if named:
-        return [one for one in readers(store, named[0]) if one.training]
+        return [reader for reader in readers(store, named[0]) if reader.training]
     recipe, store = opened()
     return [Reader(store, record.of_recipe(store, recipe))]
 
 
 def _count(searchers: Sequence[Searcher], text: str) -> Output:
-    counts = {_whose(one): one.count(text) for one in searchers}
+    counts = {_whose(searcher): searcher.count(text) for searcher in searchers}
     return Output(counts, [f"{count:,}  {whose}" for whose, count in counts.items()])
 
 
 def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Output:
     for one in searchers:
         one.check(text, least)
-    traced = {one: one.trace(text, least) for one in searchers}
+    traced = {searcher: searcher.trace(text, least) for searcher in searchers}
     lines = (line for one, found in traced.items() for line in _spans(one, found, least))
     return Output([{"through": one.reader.through, **asdict(found)} for one, found in traced.items()], lines)
 
@@ -139,13 +139,13 @@ def _trace(searchers: Sequence[Searcher], text: str, least: int) -> Output:
 def _near(store: Store, readers: Sequence[Reader], text: str, options: argparse.Namespace) -> Output:
     """What is nearly a text, with the steps of the checkpoint that was named, else of those that read it."""
     engine, say = LocalEngine(None), partial(print, file=sys.stderr)
-    searchers = [near.NearSearcher(one, engine, say, options.min_similarity) for one in readers]
-    found = [(one.reader.through, one.near(text, options.limit)) for one in searchers]
-    shown = [one.document for _, documents in found for one in documents]
+    searchers = [near.NearSearcher(reader, engine, say, options.min_similarity) for reader in readers]
+    found = [(searcher.reader.through, searcher.near(text, options.limit)) for searcher in searchers]
+    shown = [match.document for _, matches in found for match in matches]
     read = readings_of_each(store, shown) if shown and not options.checkpoint else {}
     everything = [
-        {"through": through, "documents": [asdict(one) | _read(read, one) for one in documents]}
-        for through, documents in found
+        {"through": through, "documents": [asdict(match) | _read(read, match) for match in matches]}
+        for through, matches in found
     ]
     return Output(everything, (line for one in found for line in _alike(*one, read, options.min_similarity)))
 
@@ -158,22 +158,21 @@ def _read(read: Mapping[str, Sequence[Reading]], match: near.Near) -> dict[str, 
 
 
 def _alike(
-    through: str | None, documents: Sequence[near.Near], read: Mapping[str, Sequence[Reading]], least: float
+    through: str | None, matches: Sequence[near.Near], read: Mapping[str, Sequence[Reading]], least: float
 ) -> Iterator[str]:
     whose = f"through the weights it started from: {through}" if through else "in the corpora"
-    if not documents:
+    if not matches:
         yield f"no document {whose} has {least:.0%} of the text, and the text has {least:.0%} of no document"
         return
-    yield f"{counted(len(documents), 'documents')} {whose}, by 3-grams of words"
-    for one in documents:
-        shares = (
-            f"Jaccard {one.jaccard:.2f}, has {one.holds:.0%} of the text, {one.held:.0%} of it is in the text"
-        )
-        yield f"\n{shares}: {tables.quoted(one.beginning, TEXT_SHOWN)}"
-        yield f"  document {one.document} of {one.corpus} ({one.source or one.url or '-'})"
-        yield f"  {one.fate}{_steps(one.steps)}"
-        if one.document in read:
-            yield f"  {_checkpoints(read[one.document])}"
+    yield f"{counted(len(matches), 'documents')} {whose}, by 3-grams of words"
+    for match in matches:
+        of_text = f"has {match.holds:.0%} of the text, {match.held:.0%} of it is in the text"
+        shares = f"Jaccard {match.jaccard:.2f}, {of_text}"
+        yield f"\n{shares}: {tables.quoted(match.beginning, TEXT_SHOWN)}"
+        yield f"  document {match.document} of {match.corpus} ({match.source or match.url or '-'})"
+        yield f"  {match.fate}{_steps(match.steps)}"
+        if match.document in read:
+            yield f"  {_checkpoints(read[match.document])}"
 
 
 def _checkpoints(readings: Sequence[Reading]) -> str:
@@ -204,10 +203,10 @@ def _spans(searcher: Searcher, traced: TracedText, least: int) -> Iterator[str]:
     for span in traced.spans:
         found = f"{span.tokens:,} tokens, {counted(span.count, 'times')}"
         yield f"\n{found}: {tables.quoted(span.text, TEXT_SHOWN)}"
-        for one in span.occurrences:
-            called = tables.called(one.title, one.source)
-            place = f"document {one.document} of {one.corpus} ({called}), token {one.token:,}"
-            yield f"  {place}{_steps(one.steps, 'these tokens were ')}"
+        for occurrence in span.occurrences:
+            called = tables.called(occurrence.title, occurrence.source)
+            place = f"{occurrence.document} of {occurrence.corpus} ({called}), token {occurrence.token:,}"
+            yield f"  document {place}{_steps(occurrence.steps, 'these tokens were ')}"
 
 
 def _steps(steps: Sequence[int] | None, what: str = "") -> str:
@@ -237,7 +236,7 @@ def _texts(texts: Iterable[str], searchers: Sequence[Searcher], least: int) -> O
 
 
 def _longest(text: str, searchers: Sequence[Searcher], least: int) -> dict[str, Any]:
-    traced = [one.trace(text, least, DOCUMENTS) for one in searchers]
+    traced = [searcher.trace(text, least, DOCUMENTS) for searcher in searchers]
     found = filter(None, (one.longest for one in traced))
     best = max(found, key=lambda span: span.tokens, default=None)
     covered = max(one.covered for one in traced)
@@ -249,7 +248,9 @@ def _items(answer: Mapping[str, Any]) -> Iterator[str]:
     yield from tables.counts((name, count) for name, count in answer.items() if name.startswith("with "))
     for number, row in enumerate(answer["items"]):
         if span := row["longest"]:
-            documents = ", ".join(f"{one.document} of {one.corpus}" for one in span.occurrences)
+            documents = ", ".join(
+                f"{occurrence.document} of {occurrence.corpus}" for occurrence in span.occurrences
+            )
             found = tables.quoted(span.text, TEXT_SHOWN)
             yield f"\n{number}: {span.tokens} tokens, {counted(span.count, 'times')}: {found}"
             yield f"  {documents}"
@@ -260,8 +261,8 @@ def _recited(passages: Sequence[Passage]) -> Iterator[str]:
     read.
     """
     groups: dict[int, list[Passage]] = {}
-    for one in passages:
-        groups.setdefault(one.read.bit_length(), []).append(one)
+    for passage in passages:
+        groups.setdefault(passage.read.bit_length(), []).append(passage)
     rows = []
     for power, group in sorted(groups.items()):
         times = f"{2 ** (power - 1):,} to {2**power - 1:,} times" if power > 1 else "once"

@@ -115,7 +115,7 @@ def funnel(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
 
 def removed(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
     """What quality rejected, what was replaced, and duplicates, with examples."""
-    verdicts = [(name, one) for name in corpora for one in reasons(store.current(keys.quality(name)))]
+    verdicts = [(name, reason) for name in corpora for reason in reasons(store.current(keys.quality(name)))]
     counts = {name: store.current(keys.scrubbed(name)).counts for name in corpora}
     return {
         "verdicts": [

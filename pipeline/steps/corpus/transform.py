@@ -54,10 +54,10 @@ class Transformed(UserCodeStage):
 
     @property
     def entries(self) -> Sequence[Entry]:
-        return [one.entry for one in self.transforms]
+        return [transform.entry for transform in self.transforms]
 
     def settings(self, store: Store) -> Any:
-        return {"transforms": [one.identity for one in self.transforms]}
+        return {"transforms": [transform.identity for transform in self.transforms]}
 
     def step(self, store: Store) -> BatchStep:
         return BatchStep(
@@ -85,11 +85,11 @@ def text_after_transforms(recipe: Recipe, corpus: str) -> Key:
 def _transform(batch: pa.RecordBatch, transforms: Sequence[Transform]) -> BatchResult:
     documents, failures = batch, []
     counts: Counts = {}
-    for one in transforms:
+    for transform in transforms:
         before = documents
-        documents, failed = one.apply(documents)
+        documents, failed = transform.apply(documents)
         failures += failed
-        counts[f"changed/{one.entry.name}"] = _changed(before, documents)
+        counts[f"changed/{transform.entry.name}"] = _changed(before, documents)
     table = failures_table(failures)
     counts |= {
         "documents": documents.num_rows,

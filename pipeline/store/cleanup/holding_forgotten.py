@@ -38,18 +38,20 @@ class Holding:
 
     def of(self, stage: str) -> list[Version]:
         """The versions of a stage."""
-        return [one for one in self.versions if one.key.stage == stage]
+        return [version for version in self.versions if version.key.stage == stage]
 
     @property
     def marks(self) -> set[str]:
         """The names and data versions by which the events of a Dagster run mention what it made or read."""
-        versions = {name for one in self.versions for name in (one.path.name, one.data_version)}
+        versions = {name for version in self.versions for name in (version.path.name, version.data_version)}
         return versions | {run.directory.name for run in self.runs}
 
     @property
     def bytes(self) -> int:
         """What removing it frees, or more, if files are also those of other versions."""
-        return bytes_below([*(one.path for one in self.versions), *(run.directory for run in self.runs)])
+        return bytes_below(
+            [*(version.path for version in self.versions), *(run.directory for run in self.runs)]
+        )
 
 
 def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
@@ -108,8 +110,8 @@ def delete(store: Versions, holding: Holding) -> None:
     """
     with store.idle():
         made = {
-            one.path: (one.manifest["finished"], (one.path / MANIFEST).stat().st_mtime_ns)
-            for one in holding.versions
+            version.path: (version.manifest["finished"], (version.path / MANIFEST).stat().st_mtime_ns)
+            for version in holding.versions
         }
         for run in holding.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
