@@ -80,16 +80,16 @@ def readers(store: Store, checkpoint: Checkpoint) -> list[Reader]:
         weights = Path(started.get("path") or "")
         parents = weights.resolve().parents if weights.is_absolute() else ()
         stores += [Store(parent) for parent in parents if (parent / RUNS).is_dir()]
-        runs = ((place, run.path) for place in stores for run in run_histories(place))
-        alike = ((place, Training(run)) for place, run in runs if _trained_alike(run, ancestor))
+        trainings = ((place, Training(run.path)) for place in stores for run in run_histories(place))
+        alike = ((place, training) for place, training in trainings if _is_of(ancestor, training.config))
         child = ancestor.lineage
         place, training = next(alike, (store, None))
         found.append(Reader(place, child, training, child["training"]["step"], ancestor.described))
     return found
 
 
-def _trained_alike(run: Path, ancestor: TrainedModel) -> bool:
-    config = run_config(run)
+def _is_of(ancestor: TrainedModel, config: RunConfig) -> bool:
+    """Whether a run with this configuration read what the ancestor read, in the same order."""
     return bool(config.lineage) and _order(config.lineage, config.training) == _order(
         ancestor.lineage, TrainingConfig.model_validate(ancestor.lineage["training"]["config"])
     )
