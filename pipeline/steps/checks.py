@@ -28,7 +28,7 @@ from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, Key
 from pipeline.store.manifest import Version
 from pipeline.store.params import ROLE
-from pipeline.store.parquet import batches
+from pipeline.store.parquet import all_batches
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
 from trainer.system.durable import read_json
@@ -132,8 +132,8 @@ def can_be_learned(subject: Subject) -> Finding:
     conversations, and is none otherwise.
     """
     corpus, objective = subject.version.key.corpus, subject.recipe.training.objective
-    files = subject.version.files("documents")
-    texts = (text for file in files for batch in batches(file, ["text"]) for text in batch.column("text"))
+    documents = all_batches(subject.version, "documents", ["text"])
+    texts = (text for batch in documents for text in batch.column("text"))
     first = next(texts, None)
     if first is None or not subject.recipe.corpus(corpus).train:
         return Finding(True, f"nothing of {corpus} is trained on")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pipeline.store.damage import unreadable
 from pipeline.store.files import StoredFile
-from pipeline.store.manifest import File
+from pipeline.store.manifest import File, Version
 from trainer.system.durable import atomic_file
 
 # Hardly any value occurs twice, so dictionaries and minimum and maximum would cost time and save nothing.
@@ -117,6 +117,12 @@ def batches(
         for index in range(first, end):
             table = file.read_row_group(index, columns=columns, use_threads=False).combine_chunks()
             yield from table.to_batches()
+
+
+def all_batches(version: Version, table: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The row groups of a table of a version, part by part, each as one batch."""
+    for file in version.files(table):
+        yield from batches(file, columns)
 
 
 def numbered_rows(path: Readable, numbers: np.ndarray, columns: list[str]) -> pa.Table:

@@ -24,7 +24,7 @@ from pipeline.store.files import StoredFile
 from pipeline.store.keys import Key
 from pipeline.store.manifest import File, Part, Version
 from pipeline.store.params import required
-from pipeline.store.parquet import PartWriter, batches, kept_batches
+from pipeline.store.parquet import PartWriter, all_batches, kept_batches
 from pipeline.store.parts import PartTask, add, derive, part_tasks, tally
 from pipeline.store.store import Store
 from pipeline.store.work import Work
@@ -158,7 +158,7 @@ def _texts(
 ) -> Iterator[tuple[int, pa.Array]]:
     """The texts of each set, with its number, in each way in which they are transformed and scrubbed."""
     for number, version in enumerate(versions):
-        for batch in (batch for path in version.files("documents") for batch in batches(path)):
+        for batch in all_batches(version, "documents"):
             for chain in ((), *chains):
                 documents = reduce(lambda read, transform: transform.apply(read)[0], chain, batch)
                 yield from ((number, pii.scrub(documents, params)[0].column("text")) for params in scrubs)

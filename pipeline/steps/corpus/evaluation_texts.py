@@ -17,7 +17,7 @@ from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import PartWriter, batches, read_table
+from pipeline.store.parquet import PartWriter, all_batches, read_table
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -74,8 +74,7 @@ class EvaluationWindows(DataStage):
         with store.making(self.work(store)) as draft:
             if isinstance(draft, Version):
                 return draft
-            read = (batch for path in raw.files("documents") for batch in batches(path))
-            scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in read)
+            scrubbed = (pii.scrub(batch, SCRUBBED)[0] for batch in all_batches(raw, "documents"))
             windows, counts = text_windows.drawn(scrubbed, self.text.max_bytes)
             if counts["scored_bytes"] < counts["text_bytes"]:
                 scored = f"{counts['scored_bytes']:,} of {counts['text_bytes']:,} bytes"

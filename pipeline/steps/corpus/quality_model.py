@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
-from pipeline.store.parquet import batches
+from pipeline.store.parquet import all_batches
 from pipeline.store.store import Store
 from pipeline.store.work import Work
 
@@ -78,8 +77,7 @@ class QualityModel(DataStage):
         texts, corpora, shares = [], [], []
         for number, scrubbed in enumerate(map(store.current, self.inputs)):
             wanted = DOCUMENTS / len(self.inputs) / scrubbed.counts["documents"]
-            files = scrubbed.files("documents")
-            for batch in chain.from_iterable(batches(path, ["id", "text"]) for path in files):
+            for batch in all_batches(scrubbed, "documents", ["id", "text"]):
                 chosen = batch.filter(pa.array(share_of(batch.column("id"), "quality model") < wanted))
                 texts.append(quality_model.windows(chosen.column("text")))
                 corpora.append(np.full(chosen.num_rows, number))

@@ -16,7 +16,7 @@ from pipeline.steps.lineage.checkpoints import LineageError
 from pipeline.store import keys
 from pipeline.store.forgotten import Request, among, hashed, requests_by_folder
 from pipeline.store.params import GROUP
-from pipeline.store.parquet import batches
+from pipeline.store.parquet import all_batches
 from pipeline.store.versions import Versions
 
 SHOWN = 400  # characters of a name, in a message
@@ -113,13 +113,12 @@ def _meant(store: Versions, corpus: str, named: Sequence[str]) -> Iterator[tuple
     """
     aliases = {document_id(corpus, own_id(name)): name for name in named} | {name: name for name in named}
     for version in store.newest_first(keys.raw(corpus)):
-        for path in version.files("documents"):
-            for batch in batches(path, ["id", "url"]):
-                ids = batch.column("id")
-                if corpus in named:
-                    yield from ((id, corpus) for id in ids.to_pylist())
-                else:
-                    yield from ((ids[row].as_py(), name) for row, name in _hits(batch, aliases))
+        for batch in all_batches(version, "documents", ["id", "url"]):
+            ids = batch.column("id")
+            if corpus in named:
+                yield from ((id, corpus) for id in ids.to_pylist())
+            else:
+                yield from ((ids[row].as_py(), name) for row, name in _hits(batch, aliases))
 
 
 def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:
@@ -136,9 +135,8 @@ def returning(store: Versions, documents: Collection[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for version in store.newest_first(keys.DEDUP):
-        for path in version.files("decisions"):
-            for batch in batches(path, ["id", "duplicate_of"]):
-                ids, survivors = batch.column("id"), batch.column("duplicate_of")
-                comes = among(documents, survivors) & ~among(documents, ids)
-                found |= {ids[row].as_py(): survivors[row].as_py() for row in map(int, np.flatnonzero(comes))}
+        for batch in all_batches(version, "decisions", ["id", "duplicate_of"]):
+            ids, survivors = batch.column("id"), batch.column("duplicate_of")
+            comes = among(documents, survivors) & ~among(documents, ids)
+            found |= {ids[row].as_py(): survivors[row].as_py() for row in map(int, np.flatnonzero(comes))}
     return found
