@@ -39,6 +39,7 @@ _UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "mlp_bias": (False, None),
     "hidden_act": ("silu", "swish", None),  # two names of one function
     "partial_rotary_factor": (1.0, None),
+    "is_causal": (True,),
     "quantization_config": (None,),
 }
 
@@ -143,7 +144,7 @@ def model_config(directory: Path) -> ModelConfig:
         raise TrainerError(
             f"{path}: model_type {family!r} is not supported; use one of {', '.join(_DEFAULTS)}"
         )
-    values = {**_DEFAULTS[family], **values}
+    values = {"is_causal": True, **_DEFAULTS[family], **values}
     own = {key: values.get(key) for key in _OWN_KEYS} if family == OWN else {}
     # Of two descriptions, transformers reads the older one.
     rope = values.get("rope_scaling") or values.get("rope_parameters") or {}

@@ -214,6 +214,8 @@ def test_the_identity_of_weights_is_their_content(config: RunConfig, tmp_path: P
         ({"model_type": "mistral", "sliding_window": 127}, "sliding_window 127 is not supported, since"),
         ({"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window 4096 is not supported"),
         ({"attention_bias": True}, "attention_bias True is not supported"),
+        ({"is_causal": False}, "is_causal False is not supported"),
+        ({"is_causal": None}, "is_causal None is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"use_sliding_window": True, "sliding_window": 64}, "sliding_window 64 is not supported"),
         (
