@@ -12,10 +12,17 @@ from pydantic import ValidationError
 
 from trainer.config.base import Config
 from trainer.config.model import LinearScaling, Llama3Scaling, ModelConfig, YarnScaling
-from trainer.config.model_files import CONFIG, GENERATION_CONFIG, INDEX, SINGLE, TOKENIZER, read_settings
-from trainer.config.peft import ADAPTER, adapter_of
+from trainer.config.model_files import (
+    CONFIG,
+    GENERATION_CONFIG,
+    INDEX,
+    SINGLE,
+    TOKENIZER,
+    files_of_index,
+    read_settings,
+)
+from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, adapter_of
 from trainer.config.run import format_validation_error
-from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 # The model_type of what no architecture in transformers computes, so that transformers refuses it, and the
@@ -275,6 +282,10 @@ def weight_files(directory: Path) -> list[Path]:
     none.
     """
     if adapter := adapter_of(directory):
+        if not (adapter.directory / ADAPTER_WEIGHTS).exists():
+            raise TrainerError(
+                f"{directory}: holds no {ADAPTER_WEIGHTS}; convert other formats to safetensors"
+            )
         return [*weight_files(adapter.base), *adapter.files]
     index = directory / INDEX
     if (directory / SINGLE).exists():
@@ -283,11 +294,7 @@ def weight_files(directory: Path) -> list[Path]:
         raise TrainerError(
             f"{directory}: holds neither {SINGLE} nor {INDEX}; convert other formats to safetensors"
         )
-    try:
-        listed = read_json(index)["weight_map"].values()
-        names = sorted({str(name) for name in listed})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TrainerError(f"{index}: cannot be read: {error!r}") from error
+    names = files_of_index(index)
     for name in names:
         if Path(name).name != name or not (directory / name).exists():
             raise TrainerError(f"{index}: lists {name}, which is not a file in the same directory")

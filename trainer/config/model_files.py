@@ -22,3 +22,11 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise TrainerError(f"{path}: is not a JSON object")
     return settings
+
+
+def files_of_index(index: Path) -> list[str]:
+    """The names of the files that hold the weights, sorted. Raises TrainerError."""
+    try:
+        return sorted({str(name) for name in read_json(index)["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TrainerError(f"{index}: cannot be read: {error!r}") from error

@@ -16,10 +16,12 @@ from trainer.config.model_files import (
     SINGLE,
     TOKENIZER,
     TOKENIZER_CONFIG,
+    files_of_index,
     read_settings,
 )
 from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
+from trainer.system.hub import refusal
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 INSTEAD = "name what peft's merge_and_unload makes of it"
@@ -105,10 +107,12 @@ def _base(directory: Path, settings: _Settings) -> Path:
     try:
         here = (place for place in (Path(named), directory / named) if place.is_dir())
         base = next(here, None) or downloaded(named, settings.revision)
-    except (OSError, ValueError) as error:
+    except TrainerError:
+        raise
+    except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise TrainerError(
             f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and cannot be "
-            f"downloaded from the Hugging Face hub: {error}"
+            f"downloaded from the Hugging Face hub: {refusal(error)}"
         ) from error
     if not ((base / CONFIG).is_file() and _holds_weights(base)):
         raise TrainerError(
@@ -124,8 +128,13 @@ def _holds_weights(directory: Path) -> bool:
 
 @cache  # the files of an adapter's base are asked for one by one
 def downloaded(repo: str, revision: str | None) -> Path:
-    """The directory of a model or adapter of the hub on this machine. Raises OSError and ValueError."""
+    """The directory of a model or adapter of the hub on this machine. Raises TrainerError
+    for a list of files that cannot be read, and the errors of huggingface_hub."""
     from huggingface_hub import snapshot_download
 
     files = [CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG, SINGLE, INDEX, ADAPTER, ADAPTER_WEIGHTS]
-    return Path(snapshot_download(repo, revision=revision, allow_patterns=[*files, "model-*.safetensors"]))
+    directory = Path(snapshot_download(repo, revision=revision, allow_patterns=files))
+    if (directory / INDEX).is_file() and not (directory / SINGLE).is_file():
+        parts = files_of_index(directory / INDEX)
+        snapshot_download(repo, revision=directory.name, allow_patterns=parts)
+    return directory

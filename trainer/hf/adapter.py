@@ -12,7 +12,7 @@ from torch import nn
 
 from trainer.config import LoraConfig, PretrainedConfig
 from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, INSTEAD, Adapter
-from trainer.model.llama import WITH_VOCABULARY
+from trainer.config.tensors import WITH_VOCABULARY
 from trainer.model.lora import adapters
 from trainer.system.errors import TrainerError
 from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors

@@ -14,9 +14,10 @@ from trainer.config import ModelConfig, SamplesConfig
 from trainer.config.hugging_face import config_json, model_config, read_size, weight_files
 from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG
 from trainer.config.peft import adapter_of
+from trainer.config.tensors import HEAD, WITH_VOCABULARY, check_tensors, is_read, stored_shapes
 from trainer.hf.adapter import merged_tensors
 from trainer.model.attention import choose_backend
-from trainer.model.llama import HEAD, WITH_VOCABULARY, Llama
+from trainer.model.llama import Llama
 from trainer.parallel.dtensor import fill
 from trainer.system.errors import TrainerError
 from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors
@@ -107,8 +108,8 @@ def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
     missing are the mean of the others. Raises TrainerError when a tensor is missing, unknown or has another
     shape, or when a head that is tied differs from the embedding.
     """
-    parameters = dict(model.named_parameters())
-    missing, tied = set(model.shapes), []
+    check_tensors(directory, stored_shapes(directory), model.config, model.vocab_size, grows)
+    parameters, tied = dict(model.named_parameters()), []
     with torch.no_grad():
         for name, tensor in _tensors(directory):
             if name in WITH_VOCABULARY and model.config.tie_embeddings:
@@ -120,22 +121,11 @@ def load_weights(model: Llama, directory: Path, grows: bool = False) -> None:
                     )
                 if name == HEAD:
                     continue
-            if name not in missing:
-                raise TrainerError(f"{directory}: tensor {name} is unknown to the model, or stored twice")
-            missing.remove(name)
-            shape = model.shapes[name]
-            rows = model.vocab_size if name in WITH_VOCABULARY else shape[0]
             used = tensor[: model.vocab_size] if name in WITH_VOCABULARY else tensor
-            if grows and 0 < len(used) < rows:
-                used = torch.cat([used, used.float().mean(0, keepdim=True).expand(rows - len(used), -1)])
-            if used.shape != (needed := (rows, *shape[1:])):
-                raise TrainerError(
-                    f"{directory}: {name} has shape {tuple(tensor.shape)}, but the model needs {needed}"
-                )
+            if name in WITH_VOCABULARY and (lacking := model.vocab_size - len(used)):
+                used = torch.cat([used, used.float().mean(0, keepdim=True).expand(lacking, -1)])
             if name in parameters:
                 fill(parameters[name], used)
-    if missing:
-        raise TrainerError(f"{directory}: tensors of the model are missing: {', '.join(sorted(missing))}")
 
 
 def _tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
@@ -147,8 +137,7 @@ def _tensors(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 (not a dict)
-                    # Early Llamas stored tables of angles, which follow from the configuration.
-                    if not name.endswith("rotary_emb.inv_freq"):
+                    if is_read(name):
                         yield name, file.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise TrainerError(f"{path}: cannot be read: {error}") from error

@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 
 from trainer.config.hugging_face import read_config, weight_files
 from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER
+from trainer.config.tensors import HEAD
 from trainer.hf.directory import TOKENIZER_FILES
-from trainer.model.llama import HEAD
 from trainer.system.errors import TrainerError
 from trainer.system.tensor_files import WEIGHTS_OF_PYTORCH, save_tensors
 

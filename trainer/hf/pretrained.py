@@ -11,6 +11,7 @@ from trainer.config.model_files import TOKENIZER
 from trainer.config.peft import downloaded
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.system.errors import TrainerError
+from trainer.system.hub import refusal
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ def _locate(source: PretrainedConfig) -> Path:
         return source.path
     try:
         return downloaded(str(source.repo), source.revision)
-    except (OSError, ValueError) as error:
+    except TrainerError:
+        raise
+    except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise TrainerError(
             f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "
-            f"Face hub: {error}"
+            f"Face hub: {refusal(error)}"
         ) from error

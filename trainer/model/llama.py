@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from trainer.config import InitConfig, ModelConfig
+from trainer.config.tensors import SINKS, WITH_VOCABULARY
 from trainer.model.activation_checkpointing import ActivationCheckpointing, activation_checkpointed
 from trainer.model.attention import Backend, Mask, attention, document_mask
 from trainer.model.cache import KeyValueCache, LayerCache
@@ -20,10 +21,7 @@ from trainer.model.rms_norm import RMSNorm
 from trainer.model.rope import rotary_tables, rotate
 
 VOCAB_MULTIPLE = 64
-HEAD, SINKS = "lm_head.weight", "sinks.weight"
 DropoutKeys = tuple[torch.Tensor | None, torch.Tensor | None]
-# Parameters with a row for each token of the vocabulary.
-WITH_VOCABULARY = ("model.embed_tokens.weight", HEAD)
 
 
 def padded_vocab_size(vocab_size: int) -> int:

@@ -1,7 +1,7 @@
 """The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,18 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import CONTROL
 from pipeline.steps.tokens.foreseen_tokenizer import foreseen
 from pipeline.steps.tokens.tokenizer_files import vocabulary
-from pipeline.store.errors import PipelineError, first_line
+from pipeline.store.errors import PipelineError
 from pipeline.store.file_hashes import FileHashes
 from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
-from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, weight_files
-from trainer.config.model_files import CONFIG, TOKENIZER
-from trainer.config.peft import ADAPTER, adapter_of, check_adaptable
+from trainer.config.hugging_face import check_shape, check_vocabulary, file_of
+from trainer.config.model_files import CONFIG, INDEX, SINGLE, TOKENIZER
+from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, adapter_of, check_adaptable, downloaded
+from trainer.config.tensors import Shape, check_tensors, stored_shapes
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
+from trainer.system.hub import refusal
 
 
 def located(recipe: Recipe) -> TrainingConfig:
@@ -92,9 +94,10 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
 
 def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
     """Checks the weights that a recipe names, before anything is made. Raises PipelineError unless they are
-    there, have the shape of the recipe's model and know its tokenizer, as far as that is known yet, and
-    unless the tokenizer knows the conversations that are learnt from. Of weights on the hub only config.json
-    and tokenizer.json are downloaded. `retrain`: the run makes another tokenizer.
+    there, have the shape and the tensors of the recipe's model and know its tokenizer, as far as that is
+    known yet, and unless the tokenizer knows the conversations that are learnt from. Of weights on the hub
+    only config.json, tokenizer.json and the names and shapes of the tensors are downloaded. `retrain`: the
+    run makes another tokenizer.
     """
     training, tokenizer = recipe.training, foreseen(store, recipe, retrain)
     source = training.pretrained
@@ -109,11 +112,10 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
         if source.path:
             directory = recipe.path(source.path)
             _weights(directory)
-            check_shape(directory, training.model)
-            weight_files(directory)
         else:
-            directory = _downloaded(source)
-            check_shape(directory, training.model)
+            with _of_the_hub(source, CONFIG):
+                directory = _looked_at(source)
+        check_shape(directory, training.model)
         if training.lora:
             check_adaptable(directory)
         check_vocabulary(
@@ -124,6 +126,10 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
             tokenizer.source,
             training.learns_tokens,
         )
+        with _of_the_hub(source, "weights"):
+            tensors = _shapes(source, directory)
+        place = directory if source.path else source.repo
+        check_tensors(place, tensors, training.model, tokenizer.entries, grows=True)
     except TrainerError as error:
         raise PipelineError(f"training.pretrained: {error}") from error
 
@@ -142,27 +148,51 @@ def _vocabulary(directory: Path) -> dict[str, int]:
         ) from error
 
 
-def _downloaded(source: PretrainedConfig) -> Path:
-    """The directory of config.json, or of an adapter's settings, and of tokenizer.json if there is one, of
-    weights on the hub as they are now.
+def _looked_at(source: PretrainedConfig) -> Path:
+    """The directory of config.json and tokenizer.json, or of an adapter, of weights on the hub as they are
+    now. Offline, of all that is in the cache.
     """
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub import HfApi, constants, hf_hub_download
 
-    download = partial(hf_hub_download, str(source.repo), revision=source.revision)
+    where = str(source.repo), source.revision
+    if constants.HF_HUB_OFFLINE:
+        return downloaded(*where)
+    files = {one.rfilename for one in HfApi().model_info(where[0], revision=where[1]).siblings or ()}
+    is_adapter = ADAPTER in files and not files & {SINGLE, INDEX}
+    needed = (ADAPTER, ADAPTER_WEIGHTS) if is_adapter else (CONFIG,)
+    found = [
+        Path(hf_hub_download(where[0], name, revision=where[1]))
+        for name in dict.fromkeys((*needed, CONFIG, TOKENIZER))
+        if name in {*needed, *files}
+    ]
+    return found[0].parent
+
+
+def _shapes(source: PretrainedConfig, directory: Path) -> Iterable[tuple[str, Shape]]:
+    """The names and shapes of the tensors; those on the hub from the beginnings of their files."""
+    from huggingface_hub import HfApi, constants
+
+    if source.path or constants.HF_HUB_OFFLINE or adapter_of(directory):
+        return stored_shapes(directory)
+    metadata = HfApi().get_safetensors_metadata(str(source.repo), revision=source.revision)
+    return [
+        (name, tuple(tensor.shape))
+        for file in metadata.files_metadata.values()
+        for name, tensor in file.tensors.items()
+    ]
+
+
+@contextmanager
+def _of_the_hub(source: PretrainedConfig, what: str) -> Iterator[None]:
+    """Says which weights the hub does not give, and why."""
     try:
-        with suppress(EntryNotFoundError):
-            download(TOKENIZER)
-        try:
-            return Path(download(CONFIG)).parent
-        except EntryNotFoundError:
-            with suppress(EntryNotFoundError):
-                return Path(download(ADAPTER)).parent
-            raise
+        yield
+    except (TrainerError, PipelineError):
+        raise
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise PipelineError(
-            f"training.pretrained: the {CONFIG} of {source.repo} at {source.revision} cannot be downloaded "
-            f"from the Hugging Face hub: {first_line(error)}"
+            f"training.pretrained: the {what} of {source.repo} at {source.revision} cannot be downloaded "
+            f"from the Hugging Face hub: {refusal(error)}"
         ) from error
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from huggingface_hub import constants
 from safetensors.numpy import save
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages import bpe
@@ -25,7 +26,13 @@ from trainer.config.hugging_face import config_json, weight_files
 from trainer.config.peft import downloaded
 from trainer.hf import Pretrained
 
-INDEX, ONE_FILE = "model.safetensors.index.json", {"model.safetensors": save({})}
+INDEX = "model.safetensors.index.json"
+OF_THEIRS = LlamaConfig(
+    vocab_size=400, hidden_size=64, intermediate_size=176, num_hidden_layers=2,
+    num_attention_heads=2, num_key_value_heads=1,
+)  # fmt: skip
+TENSORS = {name: tensor.numpy() for name, tensor in LlamaForCausalLM(OF_THEIRS).state_dict().items()}
+ONE_FILE = {"model.safetensors": save(TENSORS)}
 SMALL = {"vocab_size": 400}
 IN_PARTS = {"model-1.safetensors": save({})}
 
@@ -69,6 +76,67 @@ def test_weights_that_cannot_be_trained_are_refused_at_once(
     with pytest.raises(PipelineError) as raised:
         initial_weights.check(Store(tmp_path / "store"), recipe(path=str(tmp_path)))
     assert str(raised.value).startswith("training.pretrained") and told in str(raised.value)
+
+
+NORM = "model.norm.weight"
+NOT_OF_THE_MODEL: list[tuple[dict[str, Any], str]] = [
+    (TENSORS | {"score.weight": TENSORS[NORM]}, "tensor score.weight is unknown to the model"),
+    ({name.removeprefix("model."): one for name, one in TENSORS.items()}, "is unknown to the model"),
+    ({name: one for name, one in TENSORS.items() if name != NORM}, f"are missing: {NORM}"),
+    (TENSORS | {NORM: TENSORS[NORM][:-1]}, f"{NORM} has shape (63,), but the model needs (64,)"),
+]
+
+
+@pytest.mark.parametrize(("tensors", "told"), NOT_OF_THE_MODEL)
+def test_weights_of_another_model_than_their_config_says_are_told_before_any_data_is_made(
+    hub: Hub, tmp_path: Path, tensors: dict[str, Any], told: str
+) -> None:
+    files = config() | {"model.safetensors": save(tensors)}
+    hub.files[hub.commits[0]] = files
+    (tmp_path / "model").mkdir()
+    for name, content in files.items():
+        (tmp_path / "model" / name).write_bytes(content)
+    for place in ({"path": str(tmp_path / "model")}, {"repo": "org/set", "revision": "main"}):
+        with pytest.raises(PipelineError, match=re.escape(told)):
+            initial_weights.check(Store(tmp_path / "store"), recipe(**place))
+
+
+def parts(*names: str) -> dict[str, bytes]:
+    """The weights in two files."""
+    weight_map = {name: names[number % 2] for number, name in enumerate(TENSORS)}
+    written = {
+        part: save({name: TENSORS[name] for name, of in weight_map.items() if of == part}) for part in names
+    }
+    return written | {INDEX: json.dumps({"weight_map": weight_map}).encode()}
+
+
+def test_weights_on_the_hub_that_are_in_another_format_or_lack_a_part_are_told_before_any_data_is_made(
+    hub: Hub, tmp_path: Path
+) -> None:
+    whole, lacks = parts("model-1.safetensors", "model-2.safetensors"), "it has no file model-2.safetensors"
+    adapter = {"adapter_config.json": b'{"peft_type": "LORA"}', "adapter_model.bin": b""}
+    for files, told in (
+        (config() | {"pytorch_model.bin": b""}, "it has none in safetensors: name a model that has"),
+        (config() | {name: one for name, one in whole.items() if name != "model-2.safetensors"}, lacks),
+        (
+            config() | {"model.safetensors": b"version https://git-lfs.github.com/spec/v1\n"},
+            "Failed to parse",
+        ),
+        (adapter, "it has no file adapter_model.safetensors"),
+    ):
+        hub.begin()
+        hub.files[hub.commits[0]] = files
+        with pytest.raises(PipelineError, match=told):
+            initial_weights.check(Store(tmp_path / "store"), recipe(repo="org/set", revision="main"))
+
+
+def test_parts_of_weights_on_the_hub_may_have_any_names(hub: Hub, tmp_path: Path) -> None:
+    names = [f"model.safetensors-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    hub.files[hub.commits[0]] = config() | parts(*names) | {"consolidated.safetensors": save({})}
+    initial_weights.check(Store(tmp_path / "store"), recipe(repo="org/set", revision="main"))
+    directory = downloaded("org/set", "main")
+    assert [path.name for path in weight_files(directory)] == names
+    assert not (directory / "consolidated.safetensors").exists()
 
 
 def trained_on(text: str, vocab_size: int) -> dict[str, bytes]:
@@ -150,6 +218,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         settings = {
             "HUGGINGFACE_CO_URL_TEMPLATE": template,
+            "ENDPOINT": server.url,
             "HF_HUB_CACHE": str(tmp_path),
             "HF_HUB_OFFLINE": False,
         }
@@ -163,8 +232,8 @@ def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub, tmp_
     hub.files = {hub.commits[0]: config(model_type="gemma")}
     for repo, revision, told in (
         ("org/set", "main", "model_type 'gemma' is not supported"),
-        ("org/set", "other", "config.json of org/set at other cannot be downloaded"),
-        ("org/none", "main", "config.json of org/none at main cannot be downloaded"),
+        ("org/set", "other", "config.json of org/set at other cannot be downloaded .* no such revision"),
+        ("org/none", "main", "config.json of org/none at main cannot be downloaded .* does not exist or is"),
         ("a/b/c", "main", "config.json of a/b/c at main cannot be downloaded"),
     ):
         with pytest.raises(PipelineError, match=told):
@@ -175,7 +244,7 @@ def test_weights_of_the_hub_are_looked_at_before_anything_is_made(hub: Hub, tmp_
 def test_a_branch_that_has_moved_is_other_work_and_is_trained_at_its_commit(hub: Hub, tmp_path: Path) -> None:
     branch, identities = recipe(repo="org/set", revision="main"), []
     for commit in hub.commits:
-        hub.files[commit] = config()
+        hub.files[commit] = config() | ONE_FILE
         initial_weights.check(Store(tmp_path / "store"), branch)
         training = initial_weights.located(branch)
         assert training.pretrained and training.pretrained.revision == commit
@@ -184,9 +253,8 @@ def test_a_branch_that_has_moved_is_other_work_and_is_trained_at_its_commit(hub:
 
 
 def test_an_adapter_of_the_hub_is_known_by_its_commit_and_read_with_its_base(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     base, adapter = hub.commits
     settings = {"peft_type": "LORA", "lora_alpha": 8, "base_model_name_or_path": "org/set", "revision": base}
     saved = {"adapter_config.json": json.dumps(settings).encode(), "adapter_model.safetensors": save({})}

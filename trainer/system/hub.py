@@ -1,0 +1,25 @@
+"""Why the Hugging Face hub does not give what it was asked for."""
+
+from trainer.system.errors import reason
+
+
+def refusal(error: Exception) -> str:
+    """One sentence about an error of huggingface_hub, with what to do."""
+    from huggingface_hub import constants, errors
+
+    match error:
+        case errors.GatedRepoError():
+            return "it is gated: accept its terms on its page, and set HF_TOKEN to a token of that account"
+        case errors.RepositoryNotFoundError():
+            return "it does not exist or is private: check its name, or set HF_TOKEN"
+        case errors.RevisionNotFoundError():
+            return "it has no such revision: check `revision`"
+        case errors.RemoteEntryNotFoundError():
+            return f"it has no file {error.response.url.path.rpartition('/')[2]}"
+        case errors.NotASafetensorsRepoError():
+            return "it has none in safetensors: name a model that has, or convert its weights"
+        case errors.LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:
+            return "it is not in the cache of the hub, and HF_HUB_OFFLINE is set: download it while online"
+        case errors.LocalEntryNotFoundError():
+            return f"{constants.ENDPOINT} does not answer: {reason(error.__cause__ or error)}"
+    return reason(error)
