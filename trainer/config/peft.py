@@ -76,7 +76,7 @@ def adapter_of(directory: Path) -> Adapter | None:
     Raises TrainerError for one that computes what low-rank matrices beside linear layers do not.
     """
     path = directory / ADAPTER
-    if not path.is_file() or _holds_weights(directory):
+    if not path.is_file() or holds_weights(directory):
         return None
     values = read_settings(path)
     for key, value in values.items():
@@ -114,7 +114,7 @@ def _base(directory: Path, settings: _Settings) -> Path:
             f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and cannot be "
             f"downloaded from the Hugging Face hub: {refusal(error)}"
         ) from error
-    if not ((base / CONFIG).is_file() and _holds_weights(base)):
+    if not ((base / CONFIG).is_file() and holds_weights(base)):
         raise TrainerError(
             f"{directory / ADAPTER}: the base {named} holds no {CONFIG} with weights in safetensors: "
             f"{INSTEAD}"
@@ -122,7 +122,8 @@ def _base(directory: Path, settings: _Settings) -> Path:
     return base
 
 
-def _holds_weights(directory: Path) -> bool:
+def holds_weights(directory: Path) -> bool:
+    """Whether a directory holds all weights of a model, and not only an adapter."""
     return any((directory / name).is_file() for name in (SINGLE, INDEX))
 
 

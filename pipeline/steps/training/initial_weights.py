@@ -15,8 +15,15 @@ from pipeline.store.fingerprint import combined
 from pipeline.store.store import Store
 from trainer.config import PretrainedConfig, TrainingConfig
 from trainer.config.hugging_face import check_shape, check_vocabulary, file_of
-from trainer.config.model_files import CONFIG, INDEX, SINGLE, TOKENIZER
-from trainer.config.peft import ADAPTER, ADAPTER_WEIGHTS, adapter_of, check_adaptable, downloaded
+from trainer.config.model_files import CONFIG, INDEX, SINGLE, TOKENIZER, read_settings
+from trainer.config.peft import (
+    ADAPTER,
+    ADAPTER_WEIGHTS,
+    adapter_of,
+    check_adaptable,
+    downloaded,
+    holds_weights,
+)
 from trainer.config.tensors import Shape, check_tensors, stored_shapes
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
@@ -51,13 +58,40 @@ def _commit(source: PretrainedConfig) -> str | None:
 
 
 def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """The hash of the content of the weights, or repository and revision. Raises PipelineError."""
+    """The hash of the content of the weights, or repository and revision, and for an adapter those of its
+    base. Raises PipelineError.
+    """
     source = training.pretrained
     if source is None:
         return None
-    if source.path is None:
-        return {"repo": source.repo, "revision": source.revision}
-    return {"sha256": _content(store.hashes, source.path)}
+    return _identity(store, source)
+
+
+def _identity(store: Store, source: PretrainedConfig) -> dict[str, Any]:
+    if source.path is not None:
+        return {"sha256": _content(store.hashes, source.path)}
+    known: dict[str, Any] = {"repo": source.repo, "revision": source.revision}
+    if base := _base(source):
+        known["base"] = _identity(store, base)
+    return known
+
+
+def _base(source: PretrainedConfig) -> PretrainedConfig | None:
+    """The model that an adapter of the hub changes, as it was when a run of this machine last began. None for
+    other weights, and for those that no run has looked at.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    with suppress(ValueError):  # as in _commit
+        found = try_to_load_from_cache(str(source.repo), ADAPTER, revision=source.revision)
+        if isinstance(found, str) and not holds_weights(Path(found).parent):
+            settings = read_settings(Path(found))
+            named = str(settings.get("base_model_name_or_path"))
+            if Path(named).is_dir():
+                return PretrainedConfig(path=Path(named))
+            base = PretrainedConfig(repo=named, revision=settings.get("revision") or "main")
+            return base.model_copy(update={"revision": _commit(base)})
+    return None
 
 
 def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:

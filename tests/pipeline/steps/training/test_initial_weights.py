@@ -283,3 +283,17 @@ def test_an_adapter_of_the_hub_is_known_by_its_commit_and_read_with_its_base(
         Store(tmp_path / "store"), recipe({"vocab_size": 270}, repo="org/set", revision="e" * 40)
     )
     assert sum(path.endswith("/revision/main") for path in hub.asked[asked:]) == 1  # where the base is now
+
+
+def test_an_adapter_to_a_branch_that_has_moved_is_other_work(hub: Hub, tmp_path: Path) -> None:
+    settings = {"peft_type": "LORA", "lora_alpha": 8, "base_model_name_or_path": "org/set"}
+    saved = {"adapter_config.json": json.dumps(settings).encode(), "adapter_model.safetensors": save({})}
+    used, known = recipe(repo="org/set", revision="f" * 40), []
+    for base in hub.commits:
+        downloaded.cache_clear()  # each run is a process of its own
+        hub.files = {"f" * 40: saved} | {base: config() | ONE_FILE}
+        initial_weights.check(Store(tmp_path / "store"), used)
+        known.append(initial_weights.identity(Store(tmp_path / "store"), initial_weights.located(used)))
+    assert [one and one["base"] for one in known] == [
+        {"repo": "org/set", "revision": base} for base in hub.commits
+    ]
