@@ -1,5 +1,7 @@
 """Why the Hugging Face hub does not give what it was asked for."""
 
+from http import HTTPStatus
+
 from trainer.system.errors import reason
 
 
@@ -16,6 +18,8 @@ def refusal(error: Exception) -> str:
             return "it has no such revision: check `revision`"
         case errors.RemoteEntryNotFoundError():
             return f"it has no file {error.response.url.path.rpartition('/')[2]}"
+        case errors.HfHubHTTPError() if error.response.status_code == HTTPStatus.UNAUTHORIZED:
+            return "it refuses HF_TOKEN: copy the token again, or unset it"
         case errors.NotASafetensorsRepoError():
             return "it has none in safetensors: name a model that has, or convert its weights"
         case errors.LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:

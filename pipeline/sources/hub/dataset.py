@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from gzip import BadGzipFile
+from http import HTTPStatus
 from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -27,11 +28,15 @@ from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info
 from pipeline.store import without_pandas
 from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
+from trainer.system.errors import reason
 
 if TYPE_CHECKING:  # both take half a second and more to import
     from datasets import DatasetBuilder, IterableDataset
 
 ROWS_AT_ONCE = 256
+ROWS_OF_PARQUET = (
+    1000  # as `datasets` writes them; it would read as many as the first row group has, perhaps 0
+)
 PATHS_AT_ONCE = 500
 # raised by the formats and by decompressors for broken data, not for a broken connection
 BROKEN = (
@@ -147,33 +152,15 @@ class HubSource:
 
     def _commit(self) -> str:
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import (
-            GatedRepoError,
-            HFValidationError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
 
         if _offline():
             return self._cached(self.config.revision).name
+        where = {"revision": self.config.revision, "token": token()}
         try:
-            commit = _persistently(
-                lambda: (
-                    HfApi().dataset_info(self.config.name, revision=self.config.revision, token=token()).sha
-                )
-            )
-        except GatedRepoError as error:
-            raise self._error("is gated; accept its terms on its page and set HF_TOKEN") from error
-        except RevisionNotFoundError as error:
-            raise self._error(f"has no revision {self.config.revision!r}") from error
-        except RepositoryNotFoundError as error:
-            raise self._error("does not exist or is private; check `name`, or set HF_TOKEN") from error
-        except HFValidationError as error:
-            raise self._error(f"is not a valid name of a data set: {first_line(error)}") from error
+            commit = _persistently(lambda: HfApi().dataset_info(self.config.name, **where).sha)
         except Exception as error:  # the errors of the HTTP library, whose classes change between versions
-            raise self._error(
-                f"cannot be found: the Hub at {HfApi().endpoint} does not answer: {first_line(error)}"
-            ) from error
+            what = f"cannot be found: the Hub at {HfApi().endpoint} does not answer"
+            raise self._failed(what, error) from error
         if commit is None:
             raise self._error("has no commit to read")
         return str(commit)
@@ -203,7 +190,7 @@ class HubSource:
             named = self.config.name, self.config.config
             return _persistently(lambda: load_dataset_builder(*named, revision=commit, token=token()))
         except Exception as error:  # missing files, unknown configs, scripts: each has its own class
-            raise self._error(f"cannot be opened: {first_line(error)}") from error
+            raise self._failed("cannot be opened", error) from error
 
     def _urls(self, builder: "DatasetBuilder") -> list[str]:
         """The data files of the split, in the order of their paths."""
@@ -218,7 +205,7 @@ class HubSource:
         except BROKEN:
             return  # reading will reject the file
         except Exception as error:  # as in _commit
-            raise self._error(f"cannot be read: {first_line(error)}") from error
+            raise self._failed("cannot be read", error) from error
         refused = no_text(features.arrow_schema, self.config) if features else None
         if refused:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
@@ -253,8 +240,26 @@ class HubSource:
                         info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
                     )
         except Exception as error:  # as in _commit
-            raise self._error(f"cannot be listed: {first_line(error)}") from error
+            raise self._failed("cannot be listed", error) from error
         return sizes, contents
+
+    def _failed(self, what: str, error: Exception) -> SourceError:
+        """Why the Hub refuses, or that `what` failed."""
+        from huggingface_hub import errors
+
+        match error:
+            # `datasets` loses the error of the Hub, and keeps its own words.
+            case Exception() if isinstance(error, errors.GatedRepoError) or "is a gated data" in str(error):
+                return self._error("is gated; accept its terms on its page and set HF_TOKEN")
+            case errors.RevisionNotFoundError():
+                return self._error(f"has no revision {self.config.revision!r}")
+            case errors.RepositoryNotFoundError():
+                return self._error("does not exist or is private; check `name`, or set HF_TOKEN")
+            case errors.HFValidationError():
+                return self._error(f"is not a valid name of a data set: {first_line(error)}")
+            case errors.HfHubHTTPError() if error.response.status_code == HTTPStatus.UNAUTHORIZED:
+                return self._error("cannot be opened: HF_TOKEN is refused; copy the token again")
+        return self._error(f"{what}: {reason(error).partition(' Example of usage')[0]}")
 
     def _error(self, what: str) -> SourceError:
         return SourceError(f"corpus {self.corpus!r}: data set {self.config.name!r} {what}")
@@ -335,8 +340,13 @@ def _offline() -> bool:
 
 
 def token() -> str | Literal[False]:
-    """The token in the environment. A token saved by a login on this machine is never used."""
-    return os.environ.get("HF_TOKEN") or False
+    """The token in the environment. A token saved by a login on this machine is never used. Raises
+    SourceError, which does not show it, for what cannot be sent.
+    """
+    found = os.environ.get("HF_TOKEN", "").strip()
+    if not re.fullmatch("[!-~]*", found):
+        raise SourceError("HF_TOKEN holds characters that no token has: copy the token again")
+    return found or False
 
 
 @dataclass(frozen=True)

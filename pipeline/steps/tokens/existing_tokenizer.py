@@ -7,8 +7,8 @@ from typing import Any
 from pipeline.sources.hub import dataset
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerError, boundaries, with_chat
 from pipeline.steps.tokens.chat_template import check_template
-from pipeline.store.errors import first_line
 from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
+from trainer.system.hub import refusal
 
 
 def fetch(params: ExistingTokenizer) -> dict[str, str]:
@@ -75,7 +75,7 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
         at = f" at revision {params.revision!r}" if params.revision else ""
         raise TokenizerError(
             f"tokenizer: {source!r} is neither a local path nor a tokenizer on the Hub: its {TOKENIZER}{at} "
-            f"cannot be downloaded: {first_line(error)}"
+            f"cannot be downloaded: {refusal(error)}"
         ) from error
 
 

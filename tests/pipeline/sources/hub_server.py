@@ -43,6 +43,7 @@ class Hub(ThreadingHTTPServer):
         self.commits = (next(self._names), next(self._names))
         self.files: dict[str, dict[str, bytes]] = {}
         self.token: str | None = None
+        self.gated_files_only = False  # as the hub has it: anybody may read what the files are called
         self.tokens_seen: set[str | None] = set()
         self.missed: list[str] = []
         self.asked: list[str] = []
@@ -78,8 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.tokens_seen.add(given)
         path = unquote(urlsplit(self.path).path)
         if self.server.token and given != f"Bearer {self.server.token}":
-            self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
-            return
+            if given is not None:
+                self._send(401, b"", {"X-Error-Message": "Invalid credentials in Authorization header"})
+                return
+            if not (self.server.gated_files_only and path.startswith("/api/")):
+                self._send(403, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated"})
+                return
         self.server.asked.append(path)
         if status := self.server.busy.get(len(self.server.asked)):
             self._send(status, b"", {"Retry-After": "0"})

@@ -226,6 +226,31 @@ def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_ot
     assert texts(read(config={"split": "test"}, HF_HOME=home, HF_TOKEN="secret")) == ["held out"]
 
 
+def test_a_gated_data_set_whose_description_is_public_is_told_as_gated(read: Any, hub: Hub) -> None:
+    hub.token, hub.gated_files_only = "secret", True
+    assert "is gated; accept its terms on its page and set HF_TOKEN" in read()["error"]
+    assert texts(read(config={"split": "test"}, HF_TOKEN=" secret\n")) == ["held out"]  # as `cat` of a file
+
+
+def test_a_token_that_the_hub_does_not_take_is_told_and_never_shown(read: Any, hub: Hub) -> None:
+    hub.token = "secret"
+    for token, told in (
+        ("wrong", "cannot be opened: HF_TOKEN is refused; copy the token again"),
+        ("two\nlines", "HF_TOKEN holds characters that no token has: copy the token again"),
+        ("né", "HF_TOKEN holds characters that no token has: copy the token again"),
+    ):
+        found = read(HF_TOKEN=token)["error"]
+        assert told in found and token not in found and repr(token)[1:-1] not in found
+
+
+def test_a_data_set_with_several_configurations_is_told_with_their_names(read: Any, hub: Hub) -> None:
+    second = CARD.replace(b"---\nconfigs:\n", b"").replace(b"plain", b"other")
+    hub.files[hub.commits[0]]["README.md"] = CARD.removesuffix(b"---\n") + second
+    told = "Config name is missing. Please pick one among the available configs: ['plain', 'other']"
+    assert read()["error"].endswith(told)
+    assert texts(read(config={"config": "other", "split": "test"})) == ["held out"]
+
+
 def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(
     read: Any, hub: Hub
 ) -> None:
