@@ -98,7 +98,7 @@ class HubSource:
 
     @property
     def version(self) -> str:
-        return f"hub-4{self.config.version}"
+        return f"hub-5{self.config.version}"
 
     def units(self) -> list[Unit]:
         commit = self._commit()
@@ -130,6 +130,8 @@ class HubSource:
                     yield from read_jsonl(blocks(_file(url), format_of(path)[1]), reader)
                 else:
                     yield from _read(_stream(opening, self.config.split, url), reader)
+            except StopIteration:
+                pass  # raised by `datasets` for a file without a row
             except BROKEN as error:
                 why = f"what comes before the break was read: {first_line(error)}"
                 batches.reject(path, None, Reason.BROKEN_DATA, why, reader.bytes)
@@ -202,8 +204,8 @@ class HubSource:
     def _check_text(self, opening: Opening, url: str) -> None:
         try:
             features = _stream(opening, self.config.split, url).features
-        except BROKEN:
-            return  # reading will reject the file
+        except (*BROKEN, StopIteration):
+            return  # reading will reject the file, or find it empty
         except Exception as error:  # as in _commit
             raise self._failed("cannot be read", error) from error
         refused = no_text(features.arrow_schema, self.config) if features else None
@@ -281,7 +283,10 @@ def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
     from datasets.data_files import DataFilesDict, DataFilesList
 
     kind, state = opening
-    config = replace(state["config"], data_files=DataFilesDict({split: DataFilesList([url], [()])}))
+    files = DataFilesDict({split: DataFilesList([url], [()])})
+    config = replace(state["config"], data_files=files)
+    if kind.__name__ == "Parquet" and config.batch_size is None:
+        config.batch_size = ROWS_OF_PARQUET
     builder = kind.__new__(kind)
     builder.__setstate__({**state, "info": deepcopy(state["info"]), "config": config, "token": token()})
     return builder.as_streaming_dataset(split=split)

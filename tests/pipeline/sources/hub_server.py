@@ -30,6 +30,15 @@ def parquet(compression: str = "snappy", **columns: list[Any]) -> bytes:
     return sink.getvalue()
 
 
+def row_groups(*tables: pa.Table) -> bytes:
+    """A Parquet file with a row group for each table."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, tables[0].schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
 class Hub(ThreadingHTTPServer):
     """The repository org/set: `files` by commit, the newest commit last."""
 

@@ -581,4 +581,4 @@ def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> N
             HubConfig.model_validate({"name": "a/b", "format": format}),
         )
     }
-    assert versions == {"files-13", "hub-4", "files-13 conversations-8", "hub-4 conversations-8"}
+    assert versions == {"files-13", "hub-5", "files-13 conversations-8", "hub-5 conversations-8"}

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.sources.documents import document_id, location
-from tests.pipeline.sources.hub_server import CARD, Hub, parquet
+from tests.pipeline.sources.hub_server import CARD, Hub, parquet, row_groups
 from tests.servers import serving
 
 READ = """
@@ -249,6 +250,32 @@ def test_a_data_set_with_several_configurations_is_told_with_their_names(read: A
     told = "Config name is missing. Please pick one among the available configs: ['plain', 'other']"
     assert read()["error"].endswith(told)
     assert texts(read(config={"config": "other", "split": "test"})) == ["held out"]
+
+
+NO_ROWS = pa.table({"text": pa.array([], pa.string())})
+
+
+@pytest.mark.parametrize(
+    ("suffix", "empty", "content"),
+    [
+        ("jsonl", b"", b'{"text": "a"}'),
+        ("jsonl.gz", gzip.compress(b""), gzip.compress(b'{"text": "a"}')),
+        ("json", b"", b'[{"text": "a"}]'),
+        ("json", b"[]", b'[{"text": "a"}]'),
+        ("parquet", row_groups(NO_ROWS), parquet(text=["a"])),
+        ("parquet", row_groups(NO_ROWS), row_groups(NO_ROWS, pa.table({"text": ["a"]}))),
+        ("txt", b"", b"a"),
+    ],
+    ids=["lines", "compressed", "json", "list", "parquet", "row group", "text"],
+)
+def test_empty_files_of_a_split_are_no_fault(
+    read: Any, hub: Hub, suffix: str, empty: bytes, content: bytes
+) -> None:
+    for order in ((empty, content), (content, empty), (empty, content, empty)):
+        hub.begin()
+        hub.files = {hub.commits[0]: {f"{n}.{suffix}": one for n, one in enumerate(order)}}
+        result = read()
+        assert (texts(result), result["rejects"]) == (["a"], []), result
 
 
 def test_a_download_that_the_server_drops_in_mid_file_goes_on_and_nothing_is_lost(
