@@ -9,7 +9,7 @@ import torch
 from trainer.hf.directory import load_model, weights
 from trainer.model.cache import KeyValueCache
 from trainer.model.llama import Llama
-from trainer.system.errors import TrainerError
+from trainer.system.errors import TrainerError, reason
 
 TOKENS = 64
 # Between logits in fp32, as a share of the largest.
@@ -48,7 +48,9 @@ def check_export(model: Llama, directory: Path) -> None:
 
 
 def check_with_transformers(directory: Path) -> ExportCheck:
-    """Compares with `transformers`, where it is installed and computes such a model."""
+    """Compares with `transformers`, where it is installed and computes such a model. Raises TrainerError for
+    a model that one of both does not open.
+    """
     model = load_model(directory, torch.device("cpu"))
     comparable, tokens = find_spec("transformers") and not model.config.attention_sinks, _tokens(model)
     return _compare(model, tokens, _logits_of_transformers(directory, tokens) if comparable else None)
@@ -84,5 +86,8 @@ def _logits(model: Llama, tokens: torch.Tensor) -> torch.Tensor:
 def _logits_of_transformers(directory: Path, tokens: torch.Tensor) -> torch.Tensor:
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
-    return model(tokens).logits
+    try:
+        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        return model(tokens).logits
+    except Exception as error:  # each setting that it does not take has its own class
+        raise TrainerError(f"{directory}: transformers does not open the model: {reason(error)}") from error

@@ -17,7 +17,10 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     """
     path = file_of(directory, TOKENIZER)
     if not path.is_file():
-        raise TrainerError(f"{path}: no such file")
+        raise TrainerError(
+            f"{path}: no such file; copy it from the model's own directory, or write it with "
+            "`save_pretrained` of transformers' AutoTokenizer"
+        )
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises Exception itself

@@ -151,6 +151,24 @@ def test_a_model_in_several_files_is_checked_beside_transformers(
     assert found["finite"] and found["difference"] < found["allowed_difference"] < 0.01
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", {"head_dim": None, "hidden_act": None}),
+        ("config.json", {"eos_token_id": "3"}),
+        ("generation_config.json", []),
+    ],
+)
+def test_a_model_that_transformers_does_not_open_is_told_in_a_sentence(
+    export: Export, name: str, content: Any
+) -> None:
+    made = export(make())
+    path = made / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **content} if content else content))
+    with pytest.raises(TrainerError, match=r"hf: transformers does not open the model: .*\S"):
+        COMMANDS["check"](["--model", str(made)])
+
+
 def test_an_export_that_is_not_finite_is_told(export: Export) -> None:
     model = make()
     with torch.no_grad():
