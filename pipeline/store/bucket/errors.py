@@ -21,6 +21,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 _STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
 _SAID = re.compile(r"<Message>([^<]*)")
 _AFTER = re.compile(r"after (\d+) retries")
+HEADER_MISSING = "Header missing from response"
 PROVIDER = "credential provider: "
 _DETAILS = "\n\nDebug source"
 
@@ -41,6 +42,14 @@ def no_credentials(service: Service, url: str, why: str) -> BucketError:
     return BucketError(f"there are no credentials for {url} ({why}): {service.credentials}")
 
 
+def another_interface(service: Service, url: str) -> BucketError:
+    """Of what answers and is no such server: the page of a web server, or of the console of one."""
+    return BucketError(
+        f"what answers for {url} at {service.place()} does not have the interface of {service.name}: correct "
+        f"{service.endpoint_variable}"
+    )
+
+
 def explained(service: Service, url: str, operation: str, error: Exception) -> BucketError:
     """An error of the library as one of ours. `operation` is what was asked for, as a verb. The message
     shows nothing of the request but its host, since a query can hold a signature.
@@ -52,6 +61,8 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
         return BucketError(
             f"there is no bucket {bucket!r}, which the store {url} names: make it, or correct the address"
         )
+    if HEADER_MISSING in text:
+        return another_interface(service, url)
     if code in REMEDIES:
         return BucketError(f"{url}: {REMEDIES[code]}")
     if PROVIDER in text:

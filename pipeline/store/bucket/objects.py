@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.store.bucket.clouds import SERVICES, Service
-from pipeline.store.bucket.errors import BucketError, RefusedError, explained, no_bucket, no_credentials
+from pipeline.store.bucket.errors import (
+    BucketError,
+    RefusedError,
+    another_interface,
+    explained,
+    no_bucket,
+    no_credentials,
+)
 from pipeline.store.errors import first_line
 from trainer.system.errors import install
 
@@ -150,11 +157,14 @@ class Bucket:
         while found := self._call("list", page):
             last = found[-1]["path"]
             yield from map(_listed, found)
+        if last is None:
+            yield from self._nothing
 
     def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder."""
         found = self._call("list", lambda: self._library.list_with_delimiter(self._objects, folder or None))
-        return [name.rpartition("/")[2] for name in found["common_prefixes"]] if found else []
+        names = [name.rpartition("/")[2] for name in found["common_prefixes"]] if found else []
+        return names or self._nothing
 
     def delete(self, keys: Sequence[str]) -> None:
         """Deletes the objects with these keys. A missing one is no error."""
@@ -220,6 +230,14 @@ class Bucket:
     @cached_property
     def _objects(self) -> Any:
         return self._connect(timeout=timedelta(days=7), read_timeout=timedelta(seconds=SILENT_SECONDS))
+
+    @cached_property
+    def _nothing(self) -> list[Any]:
+        """An empty listing. The library also takes any page of a web server for one: raises BucketError for
+        what does not answer as a bucket does.
+        """
+        self.head(MARKER)
+        return []
 
     @cached_property
     def _patient(self) -> Any:
@@ -303,6 +321,8 @@ class Bucket:
         return done
 
     def _stored(self, answer: Any) -> StoredObject:
+        if answer.meta["e_tag"] is None:
+            raise another_interface(self.service, self.url)
         return _listed(answer.meta, answer.attributes.get(SHA256, ""))
 
 

@@ -202,6 +202,20 @@ def test_what_a_server_answers_is_one_sentence_with_what_to_change(
         refused(lambda: list(Bucket(url).objects("")), said.replace(" get objects", " list objects"))
 
 
+def test_a_page_of_a_web_server_is_no_empty_bucket(
+    cloud: CloudServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of the console, whose port was taken for the server's."""
+    modified = [("Last-Modified", "Sun, 29 Nov 2026 10:00:00 GMT"), ("Content-Type", "text/html")]
+    page = 200, modified, b"<!doctype html><html><body>Log in</body></html>"
+    with proxied(cloud, differs=lambda *_: page) as (other, _):
+        use(other, monkeypatch)
+        said = f"what answers for {url} at {other.endpoint}"
+        refused(lambda: list(Bucket(url).objects("")), said)
+        refused(lambda: Bucket(url).folders("runs"), said)
+        refused(lambda: publish(Store(cache_of(url, tmp_path)), work(), a="one"), said)
+
+
 def refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(BucketError) as raised:
         call()
