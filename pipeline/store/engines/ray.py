@@ -56,15 +56,20 @@ class RayEngine:
         """
         if len(tasks) < 2 or input_bytes < self.processes_pay_above:
             return self._here.map(function, tasks, input_bytes=input_bytes, what=what, own=own)
-        return self._on_cluster(function, tasks, input_bytes, what)
+        return self._on_cluster(function, tasks, input_bytes, what, own)
 
     def _on_cluster(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], input_bytes: int, what: str
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        input_bytes: int,
+        what: str,
+        own: Sequence[str],
     ) -> Iterator[Result]:
         with terminal.doing("connecting to the Ray cluster"):
             self._connect()
         yield from ClusterMap(
-            self.params, function, tasks, input_bytes=input_bytes, what=what, begun=self._begun
+            self.params, function, tasks, input_bytes=input_bytes, what=what, own=own, begun=self._begun
         ).results()
 
     def _connect(self) -> None:

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 from contextlib import suppress
-from typing import Any
 
 import ray
 from ray import exceptions
@@ -15,7 +14,6 @@ from pipeline.store.engines.ray_worker import ClusterError
 from pipeline.store.errors import first_line
 
 CONNECT_SECONDS = 10.0
-END_WITHIN_SECONDS = 10.0
 
 
 def connect(address: str, setting: str) -> None:
@@ -60,11 +58,3 @@ def rooms(params: EngineParams) -> dict[str, int]:
         for node in ray.nodes()
         if node["Alive"] and params.labels.items() <= node["Labels"].items()
     }
-
-
-def answer(reference: ray.ObjectRef) -> Any:
-    """The value, or None when it does not come in time."""
-    try:
-        return reference.future().result(END_WITHIN_SECONDS)
-    except (exceptions.RayError, TimeoutError):
-        return None

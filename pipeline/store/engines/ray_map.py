@@ -22,8 +22,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.engines import ray_worker
 from pipeline.store.engines.local import EngineParams, Result, Task, TimeLeft, WorkerLostError
-from pipeline.store.engines.ray_cluster import END_WITHIN_SECONDS, answer, rooms
-from pipeline.store.engines.ray_worker import Outcome, Place
+from pipeline.store.engines.ray_cluster import rooms
+from pipeline.store.engines.ray_worker import END_WITHIN_SECONDS, Outcome, Place, answer
 from pipeline.store.engines.same_code import libraries, source_files
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,9 @@ class _Copy:
 
 
 class ClusterMap(Generic[Task, Result]):
-    """The tasks of one call of `map`. `begun` is the actor that knows where tasks run."""
+    """The tasks of one call of `map`. `own` names the user's code that they call; `begun` is the actor that
+    knows where tasks run.
+    """
 
     def __init__(
         self,
@@ -76,9 +78,11 @@ class ClusterMap(Generic[Task, Result]):
         *,
         input_bytes: int,
         what: str,
+        own: Sequence[str],
         begun: Any,
     ):
         self._params, self._tasks, self._what, self._begun = params, tasks, what, begun
+        self._own = " and ".join(own)
         sizes = [max(1, getattr(task, "bytes", 1)) for task in tasks]
         self._shares = [size / sum(sizes) for size in sizes]
         self._limits = [params.limit_seconds(input_bytes * share) for share in self._shares]
@@ -201,6 +205,8 @@ class ClusterMap(Generic[Task, Result]):
         often.
         """
         reason, most, advice = CAUSES.get(cause, OF_NODES)
+        if self._own and cause is exceptions.WorkerCrashedError:
+            reason, advice = f"{self._own} ended its process, or {KILLED}", f"Correct the code. {MORE_MEMORY}"
         part, log_end = self._part(copy.index), self._end(copy) if cause in CAUSES else ""
         if log_end:
             log.warning("%s: the log of its worker ends:\n%s", part, log_end)
@@ -224,12 +230,12 @@ class ClusterMap(Generic[Task, Result]):
         return answer(ray_worker.end.options(scheduling_strategy=there).remote(copy.place)) or ""
 
     def _locate(self, *ended: _Copy) -> None:
-        """Finds out where copies run or ran, and for how many seconds."""
+        """Finds out where copies run or ran, and for how many seconds. Without an answer that stays."""
         copies = [*ended, *self._running.values()]
         numbers = [copy.number for copy in copies]
         places = (answer(self._begun.among.remote(numbers)) if numbers else None) or {}
         for copy in copies:
-            copy.place, copy.seconds = places.get(copy.number, (None, 0.0))
+            copy.place, copy.seconds = places.get(copy.number, (copy.place, copy.seconds))
 
     def _copies(self, index: int) -> list[_Copy]:
         return [copy for copy in self._running.values() if copy.index == index]

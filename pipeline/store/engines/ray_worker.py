@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray import exceptions
 
 from pipeline.store.engines.same_code import Installed, refusal
 from pipeline.store.errors import PipelineError
 from trainer.system.errors import TrainerError
 from trainer.system.open_files import allow_enough
 
+END_WITHIN_SECONDS = 10.0
 LOG_BYTES = 2000  # of the end of a worker's log that the run is told
 STDERR = 2
 
@@ -104,7 +106,8 @@ class TaskStarts:
 def run(shared: bytes, task: bytes, number: int, begun: Any, seconds: float) -> Outcome:
     """Runs one task. If it has not ended after `seconds`, its worker writes a stack trace into its log."""
     place, started = Place.here(), time.monotonic()
-    begun.note.remote(number, place)
+    # The run can say where a task died only if its place is known before the task can die.
+    answer(begun.note.remote(number, place))
     collector = _LogCollector()
     logging.getLogger().addHandler(collector)
     faulthandler.dump_traceback_later(seconds, file=STDERR)
@@ -162,3 +165,11 @@ def node_name() -> str:
     """The name of the node that this task runs on."""
     node = ray.get_runtime_context().get_node_id()
     return next((str(one["NodeName"]) for one in ray.nodes() if one["NodeID"] == node), node)
+
+
+def answer(reference: ray.ObjectRef) -> Any:
+    """The value, or None when it does not come in time."""
+    try:
+        return reference.future().result(END_WITHIN_SECONDS)
+    except (exceptions.RayError, TimeoutError):
+        return None

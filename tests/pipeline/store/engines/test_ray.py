@@ -88,6 +88,14 @@ def test_a_task_that_kills_its_worker_is_said_so_and_the_next_work_goes_on(
     assert len(list(engine.map(squared_late, range(4), input_bytes=1, what="signals"))) == 4
 
 
+def test_code_of_the_users_that_ends_its_worker_is_named(engine: RayEngine) -> None:
+    named = (
+        r"^signals: part 1 was lost 3 times, at last on node worker-\d .*: mine:louder ended its process, or "
+    )
+    with pytest.raises(PipelineError, match=rf"{named}.*Correct the code\. Raise engine\.task_memory"):
+        list(engine.map(killed, range(4), input_bytes=1, what="signals", own=["mine:louder"]))
+
+
 def test_stopping_ends_the_tasks_and_a_run_that_was_killed_leaves_none(
     cluster: RayCluster, engine: RayEngine, tmp_path: Path
 ) -> None:
