@@ -18,18 +18,20 @@ CONNECT_SECONDS = 10.0
 
 def connect(address: str, setting: str) -> None:
     """Connects this process to a cluster; `auto` takes RAY_ADDRESS, else the cluster of this machine. Raises
-    ClusterError, which names the setting.
+    ClusterError, which names the setting, or RAY_ADDRESS.
     """
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", address)
+    if address == "auto" and (of_environment := os.environ.get("RAY_ADDRESS")):
+        address, setting = of_environment, "RAY_ADDRESS"
     _check_reachable(address, setting)
+    # What listens there and is no head, such as its dashboard, Ray would try twenty times for 40 seconds.
+    os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         raise ClusterError(
             f"the Ray cluster at {setting} {address!r} cannot be used: {first_line(error)}. Start one with "
-            "`ray start --head` in the same environment, or choose another `kind`"
+            "`ray start --head` in the same environment, correct the address, or choose another `kind`"
         ) from error
     finally:
         with suppress(ValueError):  # this is not the main thread, and Ray has set nothing
@@ -43,10 +45,11 @@ def _check_reachable(address: str, setting: str) -> None:
         return
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or first_line(error)
         raise ClusterError(
-            f"no Ray cluster answers at {setting} {address!r} ({error.strerror or error}): start its head "
-            "node with `ray start --head`, or correct the address"
+            f"no Ray cluster answers at {setting} {address!r} ({why}): start its head node with `ray start "
+            "--head`, or correct the address, which is a host and the port of the head, usually 6379"
         ) from error
 
 

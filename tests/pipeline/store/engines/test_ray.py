@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,24 @@ def test_a_cluster_with_other_versions_is_refused(engine: RayEngine, monkeypatch
 def test_a_cluster_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1.*start its head node with `ray start --head`"):
         list(engine_on("127.0.0.1:1").map(squared_late, range(4), input_bytes=1, what="test"))
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8265/", "10.0.0.1:port"])
+def test_a_ray_address_that_is_none_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ClusterError, match=re.escape(f"no Ray cluster answers at RAY_ADDRESS '{address}' (")):
+        list(engine_on("auto").map(squared_late, range(4), input_bytes=1, what="test"))
+
+
+@pytest.mark.slow
+def test_a_port_on_which_something_else_listens_is_one_sentence(webhook: tuple[str, list[Any]]) -> None:
+    address = webhook[0].removeprefix("http://")
+    with pytest.raises(
+        ClusterError, match=rf"cluster at engine\.address '{address}' cannot be used: .*correct"
+    ):
+        list(engine_on(address).map(squared_late, range(4), input_bytes=1, what="test"))
 
 
 def test_the_tasks_of_a_lost_node_run_again_and_the_node_is_named(
