@@ -33,9 +33,8 @@ if TYPE_CHECKING:  # both take half a second and more to import
     from datasets import DatasetBuilder, IterableDataset
 
 ROWS_AT_ONCE = 256
-ROWS_OF_PARQUET = (
-    1000  # as `datasets` writes them; it would read as many as the first row group has, perhaps 0
-)
+# As `datasets` writes them. It would read as many at once as the first row group has, perhaps none.
+ROWS_OF_PARQUET = 1000
 PATHS_AT_ONCE = 500
 # raised by the formats and by decompressors for broken data, not for a broken connection
 BROKEN = (
