@@ -49,6 +49,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
         *([_of_dropout(length)] if length.dropout else []),
         *([_of_decay(length)] if length.weight_decay else []),
+        *([_of_rates(length)] if length.rates != 1 else []),
         *([_of_gpus(chosen)] if chosen.gpus else []),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
@@ -157,6 +158,12 @@ def _of_dropout(length: Length) -> Choice:
 def _of_decay(length: Length) -> Choice:
     return Choice(
         "weight decay", f"{length.weight_decay:g}", "it shrinks the weights, so that less is learnt by heart"
+    )
+
+
+def _of_rates(length: Length) -> Choice:
+    return Choice(
+        "learning rates", f"{length.rates:g} of usual", "text that is read so often is learnt slowly"
     )
 
 

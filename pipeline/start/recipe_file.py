@@ -19,7 +19,7 @@ from pipeline.start.choose import Chosen, Reading
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
 from pipeline.start.reasons import choices, notes
-from pipeline.start.sizes import MUON_LR
+from pipeline.start.sizes import LR, MUON_LR
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import write_atomically
 from trainer.system.wording import counted, shell_word
@@ -117,7 +117,10 @@ def _training(chosen: Chosen, why: dict[str, str]) -> Iterator[str]:
     if dropout := chosen.length.dropout:
         yield f"  dropout: {dropout:g}  # {why['dropout']}"
     if decay := chosen.length.weight_decay:
-        optimizer = {"muon_lr": MUON_LR, "weight_decay": decay}
+        if chosen.length.rates != 1:
+            yield f"  # Learning rates: {why['learning rates']}"
+        rates = {"lr": LR * chosen.length.rates, "muon_lr": MUON_LR * chosen.length.rates}
+        optimizer = {name: float(f"{rate:g}") for name, rate in rates.items()} | {"weight_decay": decay}
         yield f"  optimizer: {_flow(optimizer)}  # {why['weight decay']}"
     yield "  seed: 1"
     yield f"  # {why['schedule']}"

@@ -22,20 +22,22 @@ class Regularized:
 
     `dropout` is for a text for which there is time `from_times` as often as is good without, and that is read
     at most `times` as often. Each step takes the rate times the weight decay from a weight, and all steps
-    `decayed`, the product that matters (Wang and Aitchison 2024, arXiv 2405.13698).
+    `decayed`, the product that matters (Wang and Aitchison 2024, arXiv 2405.13698). `rates` is the share of
+    the usual learning rates.
     """
 
     from_times: float
     times: float
     dropout: float
     decayed: float
+    rates: float = 1.0
 
 
 PLAIN = Regularized(0, 1, 0.0, 2.5)
-WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0), Regularized(1, 2, 0.1, 2.0))
+WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0, rates=0.7), Regularized(1, 2, 0.1, 2.0))
 # Without dropout, only a long training over text that is repeated becomes better by decay.
 LONG_STEPS, REPEATED = 2_000, 3.0
-MUON_LR = 0.01  # of the matrices in blocks
+LR, MUON_LR = 2e-3, 0.01  # usual ones, of embedding and head and of the matrices in blocks
 USUAL = 2  # the shape of the default recipe, which is measured first
 FEWEST_STEPS = 100
 FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
@@ -106,6 +108,7 @@ class Length:
     unique: int
     most: int
     dropout: float
+    rates: float  # the share of the usual learning rates
     weight_decay: float
     limit: str  # what ends the training: `time` or `text`
 
@@ -186,6 +189,7 @@ def _length(
         unique=unique,
         most=round(of_text),
         dropout=chosen.dropout,
-        weight_decay=float(f"{chosen.decayed / (MUON_LR * steps):.2g}") if decays else 0.0,
+        rates=chosen.rates,
+        weight_decay=float(f"{chosen.decayed / (chosen.rates * MUON_LR * steps):.2g}") if decays else 0.0,
         limit="time" if possible <= of_text else "text",
     )

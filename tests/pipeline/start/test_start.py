@@ -50,6 +50,7 @@ from tests.folders import (
     two_languages,
 )
 from tests.pipeline.sources.formats.test_transcripts import NAMED, WRITTEN
+from trainer.config import OptimizerConfig
 from trainer.system.clock import since_boot
 
 SECONDS = 30  # to look at a folder, on a machine that has other work
@@ -446,7 +447,7 @@ def test_over_a_training_that_repeats_its_text_weights_decay_by_as_much_whatever
     """
     length = longest(text_bytes, seconds, fixed_speed().of)
     steps = length.tokens / length.global_batch_tokens
-    assert length.weight_decay * MUON_LR * steps == pytest.approx(decayed, rel=0.05)
+    assert length.weight_decay * length.rates * MUON_LR * steps == pytest.approx(decayed, rel=0.05)
 
 
 def test_repeated_text_is_worth_less_each_time_and_nothing_after_sixteen() -> None:
@@ -476,7 +477,10 @@ def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path
     training = load_recipe(path).training
     assert training.max_tokens == shorter.tokens < horizon.tokens
     assert training.dropout == chosen.length.dropout > 0
-    assert training.optimizer.weight_decay == chosen.length.weight_decay  # of the steps that were planned
+    optimizer, usual = training.optimizer, OptimizerConfig()
+    assert optimizer.weight_decay == chosen.length.weight_decay  # of the steps that were planned
+    assert optimizer.lr == pytest.approx(0.7 * usual.lr)  # as for all text that is read so often
+    assert optimizer.muon_lr == pytest.approx(0.7 * usual.muon_lr)
     assert training.schedule.warmup_tokens == horizon.warmup  # so that the steps are the same
     assert training.curriculum.branch_steps == {shorter.stable // horizon.batch}
     assert "shortened from 1 to end in time" in path.read_text()
