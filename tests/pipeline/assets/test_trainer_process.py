@@ -438,13 +438,16 @@ def test_the_seconds_of_a_resumed_training_count_all_its_attempts(tmp_path: Path
 def test_the_log_of_a_training_says_in_lines_what_the_trainer_reports(trains: Train) -> None:
     metrics = {"kind": "metrics", "step": 8, "tokens": 4096, "loss": 6.0, "grad_norm": 1.0, "spike": False}
     metrics |= {"tokens_per_second": 1234.4, "eta_seconds": 90.0}
-    start = {"kind": "start", "device": "cpu", "padding": {"first": 0.0}, "epochs": 0.123456}
+    start = {"kind": "start", "parameters": 920_448, "flops_per_token": 4_337_664, "device": "cpu"}
+    start |= {"processes": 1, "precision": "bf16", "attention": "math", "tokens_total": 16_384}
+    start |= {"epochs": {"first": 0.123456}, "padding": {"first": 0.0}, "resumed_from": None, "trunks": []}
     with dg.DagsterInstance.ephemeral() as instance:
         result = trains(sends(start, metrics, LAST), instance)
         said = {event.message for event in instance.all_logs(result.run_id)}
     tokens = f"{recipe().training.max_tokens:,} tokens"
     assert said >= {
-        "start: device cpu, epochs 0.1235",
+        "begins: 920,448 parameters, 4.3 MFLOP per token, bf16 on cpu, 1 process, attention math; "
+        "16,384 tokens, 0.12 epochs of first",
         f"4,096 of {tokens}: loss 6.000, 1,234 tokens/s, 1.5 min left",
         f"16,384 of {tokens}: checkpoint /x",
     }
