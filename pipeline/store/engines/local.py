@@ -72,9 +72,9 @@ class EngineParams(Params):
     the text and this environment under the same paths: docs/cluster.md.
     """
     workers: int | None = Field(None, ge=1, le=1024)
-    """Processes that work, that of the run included. When not set, one per core that it may use. Lower it
-    when memory runs out. For kind `ray`: most tasks at a time. When not set, as many as the cluster has CPUs
-    for.
+    """How many processes work on parts, the process of the run included. When not set, one for each core that
+    the run may use. Lower it when memory runs out. For kind `ray`: how many tasks run at a time at most. When
+    not set, as many as the cluster has CPUs for.
     """
     address: RayAddress = "auto"
     task_memory: int = Field(TASK_MEMORY, ge=100_000_000, le=10_000_000_000_000)
