@@ -9,30 +9,24 @@ from trainer.system.errors import TrainerError
 SEEDS = 1 << 63
 
 
+def add_sampling(parser: argparse.ArgumentParser, what: str, max_new_tokens: int, temperature: float) -> None:
+    """Adds the options of all commands, with these defaults. `what` is written: texts or answers."""
+    add = parser.add_argument
+    said = f"most tokens of each {what}; default: %(default)s"
+    add("--max-new-tokens", type=int, default=max_new_tokens, help=said)
+    said = "lower is more predictable; 0 decodes greedily; default: %(default)s"
+    add("--temperature", type=float, default=temperature, help=said)
+    said = "sample from so many of the likeliest tokens; 0: from all; default: %(default)s"
+    add("--top-k", type=int, default=SamplesConfig().top_k, help=said)
+
+
 def add_drawing(parser: argparse.ArgumentParser, temperature: float) -> None:
     """Adds the options, with `temperature` as its default."""
     defaults = SamplesConfig()
+    add_sampling(parser, "text", defaults.max_new_tokens, temperature)
     add = parser.add_argument
-    add(
-        "--max-new-tokens",
-        type=int,
-        default=defaults.max_new_tokens,
-        help="most tokens of each text; default: %(default)s",
-    )
-    said = "lower is more predictable; 0 decodes greedily; default: %(default)s"
-    add("--temperature", type=float, default=temperature, help=said)
-    add(
-        "--top-k",
-        type=int,
-        default=defaults.top_k,
-        help="sample from so many of the likeliest tokens; 0: from all; default: %(default)s",
-    )
-    add(
-        "--top-p",
-        type=float,
-        default=defaults.top_p,
-        help="sample from the likeliest tokens of this total probability; 1, the default: from all",
-    )
+    said = "sample from the likeliest tokens of this total probability; 1, the default: from all"
+    add("--top-p", type=float, default=defaults.top_p, help=said)
     add("--seed", type=int, default=0, help="seed of the sampling; default: %(default)s")
 
 

@@ -12,32 +12,21 @@ from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES
+from trainer.tools.drawing import add_sampling
 from trainer.tools.find_model import model_named
 
 HELP = "Write a line and press Enter. /reset starts over, /help shows this, /quit or Ctrl-D ends."
 COMMAND = re.compile(r"/\w+")  # as it stands alone on a line; a path has a second slash or more words
 PORT, LAST_PORT = 7860, 65_535
+ANSWER_TOKENS = 256  # at most, unless told otherwise
 
 
 def main(arguments: list[str]) -> int:
-    defaults = SamplesConfig()
     parser = argparse.ArgumentParser(prog="python -m trainer chat", description="Talk to a tuned model.")
     add = parser.add_argument
     add("model", metavar="MODEL", help=MODEL_NAMES)
     add("--system", default="", help="instructions that the conversation begins with")
-    add("--max-new-tokens", type=int, default=256, help="most tokens of each answer; default: %(default)s")
-    add(
-        "--temperature",
-        type=float,
-        default=defaults.temperature,
-        help="lower is more predictable; 0 decodes greedily",
-    )
-    add(
-        "--top-k",
-        type=int,
-        default=defaults.top_k,
-        help="sample from so many of the likeliest tokens; 0: from all",
-    )
+    add_sampling(parser, "answer", ANSWER_TOKENS, SamplesConfig().temperature)
     add("--page", action="store_true", help="chat on a page in the browser of this machine instead")
     add("--port", type=int, help=f"port of the page; default: {PORT}")
     options = parser.parse_args(arguments)
