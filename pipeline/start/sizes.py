@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from trainer.config import OptimizerConfig
 from trainer.config.model import ModelConfig
 
 # Muennighoff et al. 2023, "Scaling Data-Constrained Language Models" (arXiv 2305.16264), equation 5 and
@@ -37,7 +38,8 @@ PLAIN = Regularized(0, 1, 0.0, 2.5)
 WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0, rates=0.7), Regularized(1, 2, 0.1, 2.0))
 # Without dropout, only a long training over text that is repeated becomes better by decay.
 LONG_STEPS, REPEATED = 2_000, 3.0
-LR, MUON_LR = 2e-3, 0.01  # usual ones, of embedding and head and of the matrices in blocks
+# The usual rates, of embedding and head, and of the matrices in blocks.
+LR, MUON_LR = OptimizerConfig().lr, OptimizerConfig().muon_lr
 USUAL = 2  # the shape of the default recipe, which is measured first
 FEWEST_STEPS = 100
 FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a few pairs
