@@ -164,7 +164,7 @@ class Bucket:
         """The names of the folders in a folder."""
         found = self._call("list", lambda: self._library.list_with_delimiter(self._objects, folder or None))
         names = [name.rpartition("/")[2] for name in found["common_prefixes"]] if found else []
-        return names or self._nothing
+        return names or list(self._nothing)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Deletes the objects with these keys. A missing one is no error."""
@@ -232,12 +232,12 @@ class Bucket:
         return self._connect(timeout=timedelta(days=7), read_timeout=timedelta(seconds=SILENT_SECONDS))
 
     @cached_property
-    def _nothing(self) -> list[Any]:
+    def _nothing(self) -> tuple[()]:
         """An empty listing. The library also takes any page of a web server for one: raises BucketError for
         what does not answer as a bucket does.
         """
         self.head(MARKER)
-        return []
+        return ()
 
     @cached_property
     def _patient(self) -> Any:
