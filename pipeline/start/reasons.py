@@ -147,6 +147,8 @@ def _why_size(length: Length) -> str:
     shape = f"{size.n_layers} layers of width {size.d_model}"
     if size == SIZES[0]:
         return f"{shape}, the smallest, since there is little text or time"
+    if length.is_for_repeats:
+        return f"{shape}: there is time for several passes, in which a smaller model would learn less"
     return f"{shape}, the largest that sees {size.tokens_a_parameter} tokens for each parameter of its blocks"
 
 

@@ -13,7 +13,7 @@ from trainer.config.model import ModelConfig
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
 # Text that is read more often is learnt by heart, unless part of the numbers is left out by chance: then more
-# passes teach something, except to a larger vocabulary. docs/performance/folders.md has the runs.
+# passes teach something, except to a larger vocabulary or model. docs/performance/folders.md has the runs.
 DROPOUT_ENTRIES = 2_048
 
 
@@ -36,7 +36,7 @@ class Regularized:
 
 PLAIN = Regularized(0, 1, 0.0, 2.5)
 WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0, rates=0.7), Regularized(1, 2, 0.1, 2.0))
-# Without dropout, only a long training over text that is repeated becomes better by decay.
+# Without dropout, the smallest becomes better by decay only in a long training over text that is repeated.
 LONG_STEPS, REPEATED = 2_000, 3.0
 # The usual rates, of embedding and head, and of the matrices in blocks.
 LR, MUON_LR = OptimizerConfig().lr, OptimizerConfig().muon_lr
@@ -48,7 +48,8 @@ FEWEST_ENTRIES = 320  # of a vocabulary: the 256 bytes, the control tokens and a
 @dataclass(frozen=True)
 class Size:
     """A model and how it is trained at its best. `batch`: tokens of a step, with enough time. From
-    `tokens_a_parameter` of its blocks on, it learns more in the same time than the size before it.
+    `tokens_a_parameter` of its blocks on, it learns more in the same time than the size before it. With time
+    for all passes, it learns more of a text that has a token for `parameters_a_token` of its blocks.
     """
 
     n_layers: int
@@ -59,6 +60,7 @@ class Size:
     batch: int
     vocab_size: int  # at most
     tokens_a_parameter: int
+    parameters_a_token: int = 0  # 0 where this was not measured
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -85,8 +87,8 @@ class Size:
 # form of Hoffmann et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth.
 SIZES = (
     Size(2, 128, 2, 344, 128, 2_048, 4_096, 0),
-    Size(3, 192, 3, 512, 256, 2_048, 4_096, 3),
-    Size(4, 256, 4, 688, 256, 2_048, 8_192, 5),
+    Size(3, 192, 3, 512, 256, 2_048, 4_096, 3, 5),
+    Size(4, 256, 4, 688, 256, 2_048, 8_192, 5, 55),
     Size(6, 384, 6, 1_024, 512, 16_384, 8_192, 8),
     Size(8, 512, 8, 1_376, 512, 32_768, 16_384, 8),
     Size(12, 768, 12, 2_048, 1_024, 131_072, 32_768, 8),
@@ -121,7 +123,13 @@ class Length:
     @property
     def is_fed(self) -> bool:
         """Whether the tokens are enough for the size."""
-        return worth(self.tokens, self.unique) >= self.size.tokens_a_parameter * self.size.of_blocks
+        enough = worth(self.tokens, self.unique) >= self.size.tokens_a_parameter * self.size.of_blocks
+        return enough or self.is_for_repeats
+
+    @property
+    def is_for_repeats(self) -> bool:
+        """Whether there is time for the passes over a text that is large enough for the size."""
+        return self.epochs >= REPEATED and self.size.of_blocks <= self.size.parameters_a_token * self.unique
 
     @property
     def parameters(self) -> int:
@@ -174,7 +182,8 @@ def _length(
     # after 4.5 passes and 2.10 after 7.
     passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
     possible = seconds * tokens_per_second(size, vocab_size)
-    against = WITH_DROPOUT if vocab_size <= DROPOUT_ENTRIES else ()
+    smallest = size == SIZES[0]
+    against = WITH_DROPOUT if smallest and vocab_size <= DROPOUT_ENTRIES else ()
     chosen = next((one for one in against if possible > one.from_times * passes * unique), PLAIN)
     of_text = min(MOST_EPOCHS, passes * chosen.times) * unique
     tokens = min(possible, of_text)
@@ -182,7 +191,8 @@ def _length(
     while batch > 2 * size.seq_len and tokens / batch < FEWEST_STEPS:
         batch //= 2
     steps = max(2, int(tokens / batch))
-    decays = chosen.dropout or (steps >= LONG_STEPS and tokens >= REPEATED * unique)
+    gains = tokens >= REPEATED * unique and (steps >= LONG_STEPS or not smallest)
+    decay = chosen.decayed / (chosen.rates * MUON_LR * steps) if chosen.dropout or gains else 0.0
     return Length(
         size,
         vocab_size,
@@ -192,6 +202,6 @@ def _length(
         most=round(of_text),
         dropout=chosen.dropout,
         rates=chosen.rates,
-        weight_decay=float(f"{chosen.decayed / (chosen.rates * MUON_LR * steps):.2g}") if decays else 0.0,
+        weight_decay=float(f"{decay:.2g}"),
         limit="time" if possible <= of_text else "text",
     )

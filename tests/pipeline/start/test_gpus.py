@@ -98,7 +98,7 @@ def test_a_small_size_that_fails_is_no_reason_to_give_up_a_larger_one(conversati
         return fits(size, *rest)
 
     with pytest.raises(PipelineError, match="no file can be written"):
-        choose(conversations, Wishes(600.0), Speed(measure=measure))
+        choose(conversations, Wishes(30.0), Speed(measure=measure))
 
 
 def test_sizes_are_measured_until_the_one_that_is_chosen_has_been(much: Folder) -> None:
