@@ -216,7 +216,7 @@ class RecipeSettings(Params):
         return self
 
     @model_validator(mode="after")
-    def _both_answers_of_a_preference_are_not_learnt(self) -> Self:
+    def _both_answers_of_a_preference_are_not_learned(self) -> Self:
         meant = ANSWERS.get(self.training.objective)
         for number, corpus in enumerate(self.corpora):
             found = getattr(corpus.source, "format", meant)
@@ -276,7 +276,7 @@ class RecipeSettings(Params):
 
     @property
     def shard_params(self) -> ShardParams:
-        """How documents become token files: whole conversations, where answers are learnt."""
+        """How documents become token files: whole conversations, where answers are learned."""
         if self.training.objective == "pretrain":
             return self.shards
         return self.shards.model_copy(update={"longest": self.training.seq_len + 1})

@@ -66,7 +66,7 @@ class PythonQuestionsSource:
         batches, origin = Batches(self.corpus, rejects), origin_of(unit.name)
         found = islice(self._questions(unit, batches), self.config.max_documents)
         once = {(one.asked, one.answer): one for one in found}.values()
-        # Of the same module: one that is learnt as the right answer elsewhere would lose unseen to it.
+        # Of the same module: one that is learned as the right answer elsewhere would lose unseen to it.
         answers: dict[tuple[str, str], set[tuple[int, str]]] = {}
         for one in once:
             answers.setdefault((one.module, one.kind), set()).add((len(one.answer), one.answer))

@@ -77,7 +77,7 @@ class Reason(StrEnum):
     TOOL_CALLS = "tool_calls"
     IMAGES = "images"
     REASONING = "reasoning"
-    NOT_LEARNT = "not_learnt"
+    NOT_LEARNED = "not_learnt"  # as stores spell it
     PROMPT_DIFFERS = "prompt_differs"
     SYSTEM_DIFFERS = "system_differs"
     BAD_FORM = "bad_form"

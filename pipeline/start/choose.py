@@ -25,7 +25,7 @@ SMALLEST_PIECE, LARGEST_PIECE = 2_048, 65_536
 # time, too.
 HELD_OUT_DOCUMENTS, MOST_HELD_OUT, HELD_OUT_TOKENS = 16, 0.04, 0.04
 NONE_HELD_OUT = 0.02  # odds at most that no conversation is held out, without which nothing is tuned
-# A conversation is learnt as a whole, in one window.
+# A conversation is learned as a whole, in one window.
 LONGEST_WINDOW = 1_024
 FEW_ENTRIES = 1_024  # of a vocabulary, below which tokens are hardly longer than a byte
 LEAST_KEPT = 0.02  # share of the text that quality must leave
@@ -106,7 +106,7 @@ class Chosen:
     changed: str = ""
 
     @property
-    def learnt_bytes(self) -> int:
+    def learned_bytes(self) -> int:
         """The text that is expected to be left to learn."""
         return round(self.length.unique * bytes_a_token(self.length.vocab_size))
 
@@ -116,10 +116,10 @@ class Chosen:
 
 
 def choose(
-    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, learnt_bytes: int | None = None
+    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, learned_bytes: int | None = None
 ) -> Chosen:
     """Chooses all settings of a recipe. `spent` seconds are gone already. Once the data stages are done,
-    `learnt_bytes` says how much text they have left to learn. Raises NothingReadableError for a folder that
+    `learned_bytes` says how much text they have left to learn. Raises NothingReadableError for a folder that
     has nothing to pretrain on.
     """
     began = since_boot()
@@ -131,8 +131,8 @@ def choose(
     budget = _budget(texts, chats, wishes, speed, spent + since_boot() - began)
     corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
-    if learnt_bytes is not None:
-        budget = budget.with_data(round(learnt_bytes / (1 - fewest)))
+    if learned_bytes is not None:
+        budget = budget.with_data(round(learned_bytes / (1 - fewest)))
     length = _length(round(budget.kept * (1 - fewest)), budget.training, speed)
     size, vocab_size = length.size, length.vocab_size
     tokens_per_second = speed.of(size, vocab_size)
@@ -225,7 +225,7 @@ def _check_kept(folder: Folder, texts: Sequence[FoundCorpus], wishes: Wishes) ->
 
 
 def _chats(folder: Folder, wishes: Wishes) -> list[FoundCorpus]:
-    """The corpora of conversations, if the user wants them to be learnt and some of them can be held out."""
+    """The corpora of conversations, if the user wants them to be learned and some of them can be held out."""
     if not wishes.chat:
         return []
     chats = [corpus for corpus in folder.corpora if corpus.shape.format == "chat" and _fits(corpus)]
@@ -262,11 +262,11 @@ def _reading(corpus: FoundCorpus, share: float, wishes: Wishes) -> Reading:
     return replace(whole, max_documents=max(1, round(_documents(whole) * share)))
 
 
-def _length(learnt_bytes: int, seconds: float, speed: Speed) -> Length:
+def _length(learned_bytes: int, seconds: float, speed: Speed) -> Length:
     """The size of the model and the tokens that fit into the time, by the measured speed of that size."""
-    length = longest(learnt_bytes, seconds, speed.of)
+    length = longest(learned_bytes, seconds, speed.of)
     while speed.look(length.size, length.vocab_size):
-        length = longest(learnt_bytes, seconds, speed.of)
+        length = longest(learned_bytes, seconds, speed.of)
     return length
 
 

@@ -21,7 +21,7 @@ from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.speed import Speed
-from pipeline.start.too_little_text import learnt_bytes, supported_entries, too_little
+from pipeline.start.too_little_text import learned_bytes, supported_entries, too_little
 from pipeline.steps.corpus.ingest import CONTINUES_VARIABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -148,8 +148,8 @@ class Jobs:
         """Other choices, if those that were made do not suit the text that the data stages have left. Copies,
         which may be most of a folder, are found by these stages alone.
         """
-        chosen, left = self.chosen, learnt_bytes(load_recipe(self.path))
-        if not left or ALIKE < left / chosen.learnt_bytes < 1 / ALIKE:
+        chosen, left = self.chosen, learned_bytes(load_recipe(self.path))
+        if not left or ALIKE < left / chosen.learned_bytes < 1 / ALIKE:
             return None
         anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
         too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
@@ -159,7 +159,7 @@ class Jobs:
             horizon = replace(chosen.horizon, most=anew.horizon.most)
             self.chosen = replace(chosen, horizon=horizon)
             return None
-        expected = f"where {chosen.learnt_bytes / 1e6:,.2g} MB were expected"
+        expected = f"where {chosen.learned_bytes / 1e6:,.2g} MB were expected"
         print(
             f"\nThere are {left / 1e6:,.2g} MB to learn, {expected}: the run is stopped, which Dagster calls "
             f"a failure, and a model of {anew.length.parameters / 1e6:,.1f} M parameters is trained over "

@@ -16,7 +16,7 @@ NO_LANGUAGE, MOST = "zxx", 0.5
 CUT_AS = {
     EditRule.GUTENBERG: "books stand between a head and a licence of Project Gutenberg",
     EditRule.FRONT_MATTER: "pages begin with settings in YAML or TOML",
-    EditRule.MESSAGE_TIMES: "each message begins with a date and a time, which would be learnt",
+    EditRule.MESSAGE_TIMES: "each message begins with a date and a time, which would be learned",
 }
 
 
@@ -60,7 +60,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         Choice(
             "held out",
             f"{chosen.validation_fraction:.2%} of the documents",
-            "enough to measure the loss on text that is not learnt, in little time",
+            "enough to measure the loss on text that is not learned, in little time",
         ),
         Choice("checkpoints", "four", "a killed run loses a quarter of the training at most"),
         *([_of_tuning(chosen)] if chosen.conversations else []),
@@ -97,20 +97,20 @@ def notes(chosen: Chosen) -> list[str]:
     if has_chats and wishes.chat and not chosen.conversations:
         is_single = sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "chat") < 2
         long = "the conversations are too long for a small model"
-        why = "a single conversation cannot be both learnt and held out" if is_single else long
+        why = "a single conversation cannot be both learned and held out" if is_single else long
         found.append(f"--chat: {why}, so the model is not taught to answer.")
     if has_chats and not wishes.chat:
         found.append(
-            "The conversations are not learnt: --chat teaches the model to answer after the training."
+            "The conversations are not learned: --chat teaches the model to answer after the training."
         )
     if pairs := sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "preferences"):
         why = (
             "the time is planned for text and conversations alone"
             if chosen.conversations
-            else "which of two answers is better is learnt after answering, from conversations"
+            else "which of two answers is better is learned after answering, from conversations"
         )
         found.append(
-            f"The preferences, about {counted(pairs, 'pairs')}, are not learnt, since {why}: name them in a "
+            f"The preferences, about {counted(pairs, 'pairs')}, are not learned, since {why}: name them in a "
             "section `dpo` of the recipe, and run the job `align` (docs/chat.md)."
         )
     return found
@@ -153,19 +153,19 @@ def _why_size(length: Length) -> str:
 
 
 def _of_dropout(length: Length) -> Choice:
-    why = "text that is read so often would be learnt by heart without it"
+    why = "text that is read so often would be learned by heart without it"
     return Choice("dropout", f"{length.dropout:g}", why)
 
 
 def _of_decay(length: Length) -> Choice:
     return Choice(
-        "weight decay", f"{length.weight_decay:g}", "it shrinks the weights, so that less is learnt by heart"
+        "weight decay", f"{length.weight_decay:g}", "it shrinks the weights, so that less is learned by heart"
     )
 
 
 def _of_rates(length: Length) -> Choice:
     return Choice(
-        "learning rates", f"{length.rates:g} of usual", "text that is read so often is learnt slowly"
+        "learning rates", f"{length.rates:g} of usual", "text that is read so often is learned slowly"
     )
 
 
@@ -186,8 +186,8 @@ def _why_epochs(length: Length) -> str:
 
 
 def _why_as_text(corpora: Sequence[FoundCorpus]) -> str:
-    """Why conversations in plain text are learnt as text; empty if there are none."""
-    why = "conversations in files of text are learnt as text"
+    """Why conversations in plain text are learned as text; empty if there are none."""
+    why = "conversations in files of text are learned as text"
     texts = [corpus.kind.documents.column("text").to_pylist() for corpus in corpora if corpus.shape.plain]
     known = [all(text.startswith(MESSAGE) for text in those) for those in texts]
     if any(known):

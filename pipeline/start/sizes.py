@@ -12,8 +12,8 @@ from trainer.config.model import ModelConfig
 # section 6: what is read again is worth less each time; four epochs are nearly as good as new text, and after
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
-# Text that is read more often is learnt by heart, unless part of the numbers is left out by chance: then more
-# passes teach something, except to a larger vocabulary or model. docs/performance/folders.md has the runs.
+# Text that is read more often is learned by heart, unless part of the numbers is left out by chance: then
+# more passes teach something, except to a larger vocabulary or model. docs/performance/folders.md has the runs.
 DROPOUT_ENTRIES = 2_048
 
 
@@ -143,7 +143,7 @@ def worth(tokens: float, unique: float) -> float:
 
 
 def vocabulary(text_bytes: int, size: Size) -> int:
-    """Entries: few for little text, in which a long tail of words is never learnt."""
+    """Entries: few for little text, in which a long tail of words is never learned."""
     steps = (
         (30_000, FEWEST_ENTRIES),
         (300_000, 1_024),

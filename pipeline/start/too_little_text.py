@@ -31,13 +31,13 @@ REMEDIES = {
 @dataclass
 class _Left:
     """The documents of all corpora: how many were `found`, and how many of these were `lost`, by what became
-    of them and by the reason. Of the rest so many are `learnt` and `held_out`, once there are shards. Nothing
-    is left of the `emptied` corpora.
+    of them and by the reason. Of the rest so many are `learned` and `held_out`, once there are shards.
+    Nothing is left of the `emptied` corpora.
     """
 
     found: int = 0
     lost: dict[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in REMEDIES})
-    learnt: int | None = None
+    learned: int | None = None
     held_out: int | None = None
     emptied: list[str] = field(default_factory=list)
     unread: bool = False
@@ -49,7 +49,7 @@ class _Left:
     @property
     def is_too_little(self) -> bool:
         few = self.rest < max(2, (1 - MOST_LOST) * self.found)
-        return not self.unread and (few or bool(self.emptied) or 0 in (self.learnt, self.held_out))
+        return not self.unread and (few or bool(self.emptied) or 0 in (self.learned, self.held_out))
 
 
 def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
@@ -64,8 +64,8 @@ def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
     parts = [f"{reasons.total():,} {what} ({_most_frequent(reasons)})" for what, reasons in lost.items()]
     parts += [f"none of {name} can be used" for name in left.emptied]
     rest = f"{left.rest:,} to learn and to hold out"
-    if left.learnt is not None:
-        rest = f"{left.learnt:,} to learn and {left.held_out:,} held out"
+    if left.learned is not None:
+        rest = f"{left.learned:,} to learn and {left.held_out:,} held out"
     worst = max(lost, key=lambda what: lost[what].total(), default="")
     return (
         f"of {counted(left.found, 'documents')} in {counted(files, 'files')} ({size:,} bytes), "
@@ -73,7 +73,7 @@ def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
     )
 
 
-def learnt_bytes(recipe: Recipe) -> int:
+def learned_bytes(recipe: Recipe) -> int:
     """The text that the data stages have left to learn."""
     store = store_of(recipe, records=False)
     shards = (_last_version(store, keys.token_shards(name)) for name in recipe.corpus_names)
@@ -125,7 +125,7 @@ def _count_left(recipe: Recipe) -> _Left:
         if not raw.get("documents") or quality.get("kept") == 0:
             left.emptied.append(name)
         if shards := counts(keys.token_shards(name)):
-            left.learnt = (left.learnt or 0) + shards["train_documents"]
+            left.learned = (left.learned or 0) + shards["train_documents"]
             left.held_out = (left.held_out or 0) + shards["validation_documents"]
     left.lost[COPIES].update(breakdown(counts(keys.DEDUP), "removed"))
     return left

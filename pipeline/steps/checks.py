@@ -245,7 +245,7 @@ def conversations_fit(subject: Subject) -> Finding:
     counts = subject.version.counts
     lost, written = counts.get("too_long", 0), _both_splits(subject.version, "documents")
     share = lost / max(lost + written, 1)
-    message = f"{lost:,} of {lost + written:,} documents ({share:.1%}) are too long to be learnt as a whole"
+    message = f"{lost:,} of {lost + written:,} documents ({share:.1%}) are too long to be learned as a whole"
     if share > TOO_LONG:
         message += f", the limit is {TOO_LONG:.0%}: raise `training.seq_len`"
     return Finding(share <= TOO_LONG, message, {"share": share, "shortened": counts.get("shortened", 0)})

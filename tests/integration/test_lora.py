@@ -124,7 +124,7 @@ def test_lineage_and_card_say_how_it_was_trained(adapted: Project) -> None:
     assert "| trained by |" not in card
 
 
-def test_preferences_are_learnt_from_the_merged_weights(adapted: Project, tmp_path: Path) -> None:
+def test_preferences_are_learned_from_the_merged_weights(adapted: Project, tmp_path: Path) -> None:
     """By training all weights, and by an adapter of its own."""
     status, said = adapter_of_its_own(project := adapted.copied(tmp_path / "both")).run(job="align")
     assert status == 0, said

@@ -11,7 +11,7 @@ from pipeline.store import keys
 from tests.integration.project import Project
 
 pytest.importorskip("lightgbm", reason="needs the extra `mixture`")
-NOTHING_LEARNT = {"runs": 5, "training": {"max_tokens": 2048, "threads": 1}}
+NOTHING_LEARNED = {"runs": 5, "training": {"max_tokens": 2048, "threads": 1}}
 # Enough for a small model to know more than which token follows which.
 SMALL = {
     "runs": 6,
@@ -58,13 +58,13 @@ def test_a_search_proposes_shares_and_changes_no_training(
     assert project.store.current(keys.MIXTURE_SEARCH).path == found.path
 
 
-def test_runs_that_have_learnt_nothing_are_kept_and_propose_nothing(
+def test_runs_that_have_learned_nothing_are_kept_and_propose_nothing(
     finished: Project, tmp_path: Path
 ) -> None:
     project = finished.copied(tmp_path)
-    project.recipe["mixture"] = {"search": NOTHING_LEARNT}
+    project.recipe["mixture"] = {"search": NOTHING_LEARNED}
     status, said = project.run(job="search_mixture")
     assert status == 1
-    assert "the small runs have learnt nothing: their best loss" in said and "of a bigram model" in said
+    assert "the small runs have learned nothing: their best loss" in said and "of a bigram model" in said
     runs = json.loads(project.store.current(keys.MIXTURE_SEARCH).only("runs").read_text())
     assert len(runs) == 5 + 2

@@ -1,4 +1,4 @@
-"""The ids of conversations, and which are learnt, are those that `transformers` makes with the template."""
+"""The ids of conversations, and which are learned, are those that `transformers` makes with the template."""
 
 import json
 import math
@@ -94,7 +94,7 @@ def ids_of(directory: Path, texts: list[str]) -> tuple[bpe.Boundaries, list[list
     return ends, [ids.tolist() for ids in np.split(made.ids, np.cumsum(made.lengths)[:-1])]
 
 
-def learnt(ids: list[int], ends: bpe.Boundaries) -> list[int]:
+def learned(ids: list[int], ends: bpe.Boundaries) -> list[int]:
     """1 for each id that follows `[ASSISTANT]`, to the `[END]` of the message: the rule of the trainer."""
     control, last, found = {*ends.control.values(), ends.begin, ends.end}, None, []
     for one in ids:
@@ -115,7 +115,7 @@ def test_ids_and_mask_of_a_thousand_conversations_are_those_of_transformers(dire
     assert tokenizer.apply_chat_template(rows)["input_ids"] == theirs["input_ids"]
     assert [ids[:-1] for ids in found] == theirs["input_ids"]
     assert {ids[-1] for ids in found} == {ends.end}
-    assert [learnt(ids, ends)[:-1] for ids in found] == theirs["assistant_masks"]
+    assert [learned(ids, ends)[:-1] for ids in found] == theirs["assistant_masks"]
     prompt = tokenizer.apply_chat_template(rows[0][:-1], add_generation_prompt=True)["input_ids"]
     assert found[0][: len(prompt)] == prompt
 
@@ -215,7 +215,7 @@ def test_what_clients_send_has_the_tokens_of_training(
     assert asked == [*ChatFormat.of(directory).before_answer(messages({"messages": sent}, "answer"))]
 
 
-def test_what_a_model_of_text_has_not_learnt_is_refused_by_the_template(directory: Path) -> None:
+def test_what_a_model_of_text_has_not_learned_is_refused_by_the_template(directory: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs transformers, the reference")
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     hello = {"role": "user", "content": "Hello"}
@@ -274,7 +274,7 @@ def test_trl_trains_an_export_on_the_answers_alone(directory: Path, tmp_path: Pa
     done = going.train()
     assert done.global_step == 2 and math.isfinite(done.training_loss)
     for row in going.train_dataset:
-        ids, mask = row["input_ids"], learnt(row["input_ids"], ends)
+        ids, mask = row["input_ids"], learned(row["input_ids"], ends)
         assert row["labels"] == [one if used else -100 for one, used in zip(ids, mask, strict=True)]
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from trainer.config.base import Config
 
 Objective = Literal["pretrain", "sft", "dpo"]
-# Whole conversations, of which no token sees another: what is learnt follows from the control tokens before.
+# Whole conversations, of which no token sees another: what is learned follows from the control tokens before.
 ROWS = {"packing": "best_fit", "document_masking": True}
 
 
@@ -62,7 +62,7 @@ class LoraConfig(Config):
 
 
 class Tuning(Config):
-    """What is learnt, and by which weights."""
+    """What is learned, and by which weights."""
 
     objective: Objective = "pretrain"
     """What the model learns. `pretrain`: every token. `sft`: in conversations the answers with their `[END]`,
@@ -83,7 +83,7 @@ class Tuning(Config):
 
     @property
     def learns_tokens(self) -> bool:
-        """Whether tokens that the weights of `pretrained` lack are learnt."""
+        """Whether tokens that the weights of `pretrained` lack are learned."""
         return self.lora is None or (self.objective != "pretrain" and self.lora.control_tokens)
 
 

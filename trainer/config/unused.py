@@ -19,7 +19,7 @@ OF_SCHEDULES = {"decay": ("wsd",), "decay_fraction": ("wsd",), "min_lr_ratio": (
 
 def check(training: TrainingConfig) -> None:
     """Raises ValueError for a setting that differs from its default although nothing reads it, and for text
-    of which nothing is learnt.
+    of which nothing is learned.
     """
     _check_kind("optimizer", training.optimizer, OF_OPTIMIZERS)
     _check_kind("schedule", training.schedule, OF_SCHEDULES)
@@ -32,7 +32,7 @@ def check(training: TrainingConfig) -> None:
             place = f"stages: {part.name!r}" if part.name else "max_tokens"
             raise ValueError(
                 f"training.{place} is one step, the last of its schedule, whose learning rate is 0, so "
-                "nothing would be learnt: train on more tokens, or set schedule.min_lr_ratio"
+                "nothing would be learned: train on more tokens, or set schedule.min_lr_ratio"
             )
     if training.pretrained:
         _check("init", training, "init", "training from scratch, without pretrained")

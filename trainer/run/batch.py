@@ -8,7 +8,7 @@ import torch
 from trainer.data.windows import PADDING
 from trainer.model.attention import document_numbers
 from trainer.model.loss import IGNORED
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Batch:
         tokens, targets = torch.where(read < 0, ~read, read), torch.where(targets < 0, IGNORED, targets)
         documents = None if bot_id is None else _documents(read, bot_id)
         if answers is not None and documents is not None:
-            targets = targets.where(answers.learnt(tokens, targets, documents), IGNORED)
+            targets = targets.where(answers.learned(tokens, targets, documents), IGNORED)
         return cls(tokens, targets, documents, dropout_keys, reference)
 
     def __len__(self) -> int:
@@ -60,14 +60,14 @@ class Batch:
         return self.tokens.shape[1]
 
     @property
-    def learnt(self) -> torch.Tensor:
+    def learned(self) -> torch.Tensor:
         """Whether each target is predicted, bool [rows, seq_len]."""
         return self.targets != IGNORED
 
     @property
     def predicted(self) -> torch.Tensor:
         """What the loss is the mean of: the number of targets or, with a reference, of pairs. int64 []."""
-        return (self.learnt if self.reference is None else self.by_answer(self.learnt)[..., 0] > 0).sum()
+        return (self.learned if self.reference is None else self.by_answer(self.learned)[..., 0] > 0).sum()
 
     @property
     def answers(self) -> torch.Tensor:

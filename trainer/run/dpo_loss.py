@@ -23,8 +23,8 @@ def answer_log_probabilities(
     """Log p, fp32 [rows, pairs, 2], and tokens, float64, of each answer, under the caller's autocast."""
     targets = batch.targets.clamp(min=0).flatten()
     found = log_probabilities(hidden.flatten(0, 1), model.lm_head.weight, targets, model.vocab_size)
-    found = found.view(batch.targets.shape).where(batch.learnt, 0.0)
-    return batch.by_answer(found).float(), batch.by_answer(batch.learnt)
+    found = found.view(batch.targets.shape).where(batch.learned, 0.0)
+    return batch.by_answer(found).float(), batch.by_answer(batch.learned)
 
 
 def pair_sums(

@@ -26,7 +26,7 @@ from trainer.run.evaluation.preferences import Evaluation
 from trainer.run.evaluation.validation import evaluate
 from trainer.run.fit.compiler import compile_blocks
 from trainer.run.gradient_graph import GradientGraphs
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.run.reference import Reference
 from trainer.run.resolve import Plan
 from trainer.run.spikes import SpikeDetector

@@ -18,7 +18,7 @@ from trainer.parallel.pipeline_parallel import PipelineModel
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.gradient_graph import GradientGraphs
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.run.objectives import loss_of
 from trainer.run.spikes import SpikeDetector
 from trainer.system.errors import TrainerError
@@ -109,7 +109,7 @@ def train_step(
     """
     training, world, loss_scale = context.training, context.world, context.loss_scale
     batch = context.batch(windows)
-    # In a batch without an answer nothing is learnt.
+    # In a batch without an answer nothing is learned.
     predicted = world.sum(batch.predicted).clamp(min=1)
 
     for reader in wanting(optimizers, context.step):

@@ -238,7 +238,7 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
 
 
 def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
-    """Raises BadConversationError for an answer that is not learnt, or not as it is written."""
+    """Raises BadConversationError for an answer that is not learned, or not as it is written."""
     refuse_marked(where, others)
     for key in REASONING if others else ():
         if key in others:

@@ -1,4 +1,4 @@
-"""Rows that must not be learnt from: the marks by which a row says so, and the columns that no text holds."""
+"""Rows that must not be learned from: the marks by which a row says so, and columns that no text holds."""
 
 import math
 import re
@@ -21,7 +21,7 @@ REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "thoughts"
 # Which of its messages OpenAI's harmony shows to people: those of no channel, or of this one.
 CHANNEL, SHOWN = "channel", "final"
 # Marks of a message or a row that mean yes unless they say no, and those that mean no unless they do.
-LEARNT = (
+LEARNED = (
     "loss",
     "train",
     "training",
@@ -40,8 +40,8 @@ PARTLY = ("train_detail", "training_detail")  # characters of a message, in list
 NO = {"false", "no", "n", "f", "off", "bad", "undesirable", "rejected"}
 NOTHING = {"", "[]", "{}", "null", "none"}
 
-OF_MESSAGES = (*LEARNT, *LEFT_OUT, *PARTLY)
-OF_ROWS = (*LEARNT, *GOOD, *LEFT_OUT, *DELETED, *PARTLY)
+OF_MESSAGES = (*LEARNED, *LEFT_OUT, *PARTLY)
+OF_ROWS = (*LEARNED, *GOOD, *LEFT_OUT, *DELETED, *PARTLY)
 # A regular expression of the answers that have the right form: docs/chat.md.
 FORM = "form"
 # In the metadata of a document: the keys of its messages that are not read.
@@ -52,7 +52,7 @@ _DECIDING, _MARKS = {*COMPANIONS}, {*OF_MESSAGES}
 
 
 class BadConversationError(Exception):
-    """A row that cannot be learnt from; the message says which message is wrong."""
+    """A row that cannot be learned from; the message says which message is wrong."""
 
     def __init__(self, reason: Reason, why: str):
         super().__init__(why)
@@ -101,7 +101,7 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
 
 
 def refuse_marked(where: str, message: Mapping[str, Any]) -> None:
-    """Raises BadConversationError for a message of the assistant that is not wholly to be learnt."""
+    """Raises BadConversationError for a message of the assistant that is not wholly to be learned."""
     if not message.keys().isdisjoint(_MARKS):
         for name in OF_MESSAGES:
             _refuse_marked(where, name, message.get(name))
@@ -115,7 +115,7 @@ def _refuse_marked(where: str, name: str, value: object) -> None:
     if marked:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise BadConversationError(
-            Reason.NOT_LEARNT,
+            Reason.NOT_LEARNED,
             f"{where} has {name}: {shown[:40]}, which says that it is not to be learnt; if it means "
             "something else, rename it",
         )

@@ -23,7 +23,7 @@ _SAID = (
     "{% if part is string %}{{ part }}{% elif part['text'] is string %}{{ part['text'] }}"
     f"{{% else %}}{_TEXT_ONLY}{{% endfor %}}{{% endif %}}[END]"
 )
-# Rows with tools are not learnt, so an answer with them would be of no use. vLLM passes `tools` also where a
+# Rows with tools are not learned, so an answer with them would be of no use. vLLM passes `tools` also where a
 # request has `tool_choice: none`, without a word of that, so tools that nobody demands are not looked at.
 _TOOLS = "{{ raise_exception('this model has not learnt to call tools: leave out `%s`') }}{%% endif %%}"
 _DEMANDED = "tools and tool_choice is defined and tool_choice and tool_choice not in ['none', 'auto']"
@@ -33,7 +33,7 @@ CHAT_TEMPLATE = (
     f"{{% if message['tool_calls'] %}}{_TOOLS % 'tool_calls'}{_ROLES}[{{{{ role }}}}]{_SAID}{{% endfor %}}"
     "{% if add_generation_prompt %}[ASSISTANT]{% endif %}"
 )
-# The same text for programs that train: the tag says what is learnt.
+# The same text for programs that train: the tag says what is learned.
 TRAINING_TEMPLATE = CHAT_TEMPLATE.replace(
     _SAID,
     f"{{% if role == 'ASSISTANT' %}}{{% generation %}}{_SAID}{{% endgeneration %}}"

@@ -24,7 +24,7 @@ LONGEST_MESSAGE = 16 << 10  # characters on average
 
 def talks_in(rows: Sequence[Row]) -> tuple[Format, list[str]] | None:
     """The format of rows that are preferences or conversations, and their texts. None if most are none. If
-    none can be learnt, the texts are the rows as they are: the reader says why.
+    none can be learned, the texts are the rows as they are: the reader says why.
     """
     kinds: tuple[Format, ...] = ("preferences", "chat")
     for kind in kinds:

@@ -251,7 +251,7 @@ def _ends(model: Path, config: Mapping[str, Any]) -> list[int]:
 
 
 def _chat_template(model: Path) -> str | None:
-    """How the model's conversations are written, in Jinja; None for a model that has not learnt any."""
+    """How the model's conversations are written, in Jinja; None for a model that has not learned any."""
     settings = read_json(model / TOKENIZER_CONFIG)
     return settings.get("chat_template")
 

@@ -64,7 +64,7 @@ def check(losses: Array, of_seeds: Array, bigrams: float) -> None:
 
     if losses.min() >= bigrams:
         raise PipelineError(
-            f"the small runs have learnt nothing: their best loss, {losses.min():.3f}, is not below the "
+            f"the small runs have learned nothing: their best loss, {losses.min():.3f}, is not below the "
             f"{bigrams:.3f} of a bigram model. Raise mixture.search.training.max_tokens"
         )
     ratio = losses.var(ddof=1) / max(of_seeds.var(ddof=1), 1e-12)

@@ -168,7 +168,7 @@ def held_out_text(config: RunConfig) -> Iterator[bytes]:
 
 
 def compressed_bits_per_byte(text: Iterable[bytes]) -> tuple[int, dict[str, float]]:
-    """The bytes of `text`, and the bits per byte of compressors: a model that needs more learnt little."""
+    """The bytes of `text`, and the bits per byte of compressors: a model that needs more learned little."""
     size = 0
     compressors: dict[str, lzma.LZMACompressor | bz2.BZ2Compressor] = {
         "xz -9": lzma.LZMACompressor(preset=9),

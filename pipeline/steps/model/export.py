@@ -109,7 +109,7 @@ def _prepare_tokenizer(directory: Path, answers: bool) -> None:
         write_atomically(directory / CHAT_TEMPLATE, bpe.CHAT_TEMPLATE)
         write_atomically(directory / TRAINING_TEMPLATE, bpe.TRAINING_TEMPLATE)
         (directory / "special_tokens_map.json").unlink(missing_ok=True)  # it would say [EOT]
-    else:  # the tokenizer may be ready for what the model has not learnt
+    else:  # the tokenizer may be ready for what the model has not learned
         settings.pop("chat_template", None)
         (directory / CHAT_TEMPLATE).unlink(missing_ok=True)
     write_atomically(directory / TOKENIZER, tokenizer.to_str(pretty=True))

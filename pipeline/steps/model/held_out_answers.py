@@ -59,7 +59,7 @@ def asked(store: Store, recipe: Recipe, fraction: float) -> list[AskedBenchmark]
 
 
 def of_text(text: str, fits: Fits) -> Iterator[Reply]:
-    """The answers of a conversation that are learnt: those that fit into the context. Of a preference, the
+    """The answers of a conversation that are learned: those that fit into the context. Of a preference, the
     first two that differ, if both conversations fit as a whole.
     """
     said, *others = chat.parsed(text)

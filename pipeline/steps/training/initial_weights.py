@@ -129,7 +129,7 @@ def _lineage_beside(weights: Path) -> dict[str, Any]:
 def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
     """Checks the weights that a recipe names, before anything is made. Raises PipelineError unless they are
     there, have the shape and the tensors of the recipe's model and know its tokenizer, as far as that is
-    known yet, and unless the tokenizer knows the conversations that are learnt from. Of a model on the hub
+    known yet, and unless the tokenizer knows the conversations that are learned from. Of a model on the hub
     only config.json, tokenizer.json and the names and shapes of the tensors are downloaded, of an adapter
     all, its base included. `retrain`: the run makes another tokenizer.
     """

@@ -41,7 +41,7 @@ RESULTS = ("step", "tokens", "loss", "validation_loss", "perplexity", "bits_per_
 class Run:
     """A training run. The same work has the same directory, so an interrupted run is found again and resumed.
 
-    Settings that do not change what is learnt (how often to save, what to sample) may change in between.
+    Settings that do not change what is learned (how often to save, what to sample) may change in between.
     """
 
     work: Work
@@ -212,7 +212,7 @@ def _data(
 
 
 def _rehearsal(store: Store, recipe: Recipe) -> Iterator[CorpusShards]:
-    """The corpora of the pretraining that are read again, in proportion to their size. What is learnt is
+    """The corpora of the pretraining that are read again, in proportion to their size. What is learned is
     measured on the held-out answers alone.
     """
     shards = {name: store.current(keys.base_shards(name)) for name in _rehearsed(recipe)}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
-# What none of the answers to be learnt says.
-NOT_TO_BE_LEARNT = "never"
+# What none of the answers to be learned says.
+NOT_TO_BE_LEARNED = "never"
 TEXTS = ("", " ", "Hi.", " Hi. ", "Two\n\nparagraphs", "é 🙂 中文", "[USER] text", "a\x1eb", "x" * 900)
 ROLES = {
     "role": (("user", "assistant", "system"), ("User", "model", "developer"), ("user", "narrator", "tool")),
@@ -82,7 +82,7 @@ class Talks:
             yes, no = MARKS[self._mark]
             marks[self._mark] = self._chosen.choice((None, yes, yes, no))
             if marks[self._mark] is not None and marks[self._mark] == no and role == self._roles[1]:
-                text += NOT_TO_BE_LEARNT
+                text += NOT_TO_BE_LEARNED
         if self._parts:
             kinds = ("text", "text", "text", "text", "image")
             text = [{"type": self._chosen.choice(kinds), "text": one} for one in (text, self._text())]

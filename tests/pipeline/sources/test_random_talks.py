@@ -24,7 +24,7 @@ from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects
-from tests.pipeline.sources.talks import NOT_TO_BE_LEARNT, Row, files
+from tests.pipeline.sources.talks import NOT_TO_BE_LEARNED, Row, files
 from tests.pipeline.steps.corpora import ENGINE, TEXTS
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer
 from tests.rows import jsonl
@@ -72,7 +72,7 @@ def test_every_row_has_the_same_verdict_in_json_and_parquet(tmp_path: Path, form
         assert verdicts(rows, *documents_and_rejects(in_parquet(path, rows), format=format)) == found
         seen.update("document" if one.startswith("\x1e") else one for one in found.values())
         said = [part for one in found.values() for part in one.split("\x1e")]
-        assert not any(part.startswith("assistant") and NOT_TO_BE_LEARNT in part for part in said)
+        assert not any(part.startswith("assistant") and NOT_TO_BE_LEARNED in part for part in said)
     assert seen["document"] > 300 and len(seen) > 5 and seen["not_learnt"] > 20
 
 

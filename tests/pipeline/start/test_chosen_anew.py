@@ -17,7 +17,7 @@ from pipeline.start.horizon import Horizon
 from pipeline.start.jobs import Jobs
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.sizes import SIZES
-from pipeline.start.too_little_text import learnt_bytes
+from pipeline.start.too_little_text import learned_bytes
 from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engines.local import LocalEngine
@@ -71,12 +71,12 @@ def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
 
 
-def test_text_that_is_mostly_copies_is_not_learnt_by_heart(
+def test_text_that_is_mostly_copies_is_not_learned_by_heart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_of(copies(12), tmp_path)
     (planned, run), horizon = recipes_run(folder, 1, monkeypatch)
-    left = learnt_bytes(run)
+    left = learned_bytes(run)
     assert left < sum(map(len, ENGLISH))
     # A token is two bytes or more, and weight decay is what lets a large model read a text four times.
     assert planned.training.max_tokens > 2 * run.training.max_tokens
@@ -95,4 +95,4 @@ def test_nothing_is_chosen_anew_where_there_is_no_time_to_read_the_text_often(
 ) -> None:
     (run,), horizon = recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)
     assert horizon.tokens == run.training.max_tokens
-    assert horizon.resized(10**12, reached=0).tokens <= 8 * learnt_bytes(run) / 2
+    assert horizon.resized(10**12, reached=0).tokens <= 8 * learned_bytes(run) / 2

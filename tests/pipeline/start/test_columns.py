@@ -1,4 +1,4 @@
-"""Which column of a table is learnt: never a title, an id or an address whose text lies elsewhere."""
+"""Which column of a table is learned: never a title, an id or an address whose text lies elsewhere."""
 
 import csv
 import json
@@ -64,7 +64,7 @@ def beside(names: set[str]) -> Table:
     column=st.sampled_from(["a description", "z", "Beitrag"]),
     suffix=st.sampled_from([".jsonl", ".csv", ".parquet"]),
 )
-def test_the_column_of_prose_is_learnt_whatever_stands_beside_it(
+def test_the_column_of_prose_is_learned_whatever_stands_beside_it(
     tmp_path_factory: pytest.TempPathFactory, names: set[str], column: str, suffix: str
 ) -> None:
     table = beside(names - ({"authors"} if suffix == ".csv" else set())) | {column: [*PROSE]}
@@ -77,7 +77,7 @@ def test_the_column_of_prose_is_learnt_whatever_stands_beside_it(
     nested=st.sampled_from([*NESTED]),
     suffix=st.sampled_from([".jsonl", ".parquet"]),
 )
-def test_a_text_within_a_nested_column_is_named_and_no_id_is_learnt_in_its_place(
+def test_a_text_within_a_nested_column_is_named_and_no_id_is_learned_in_its_place(
     tmp_path_factory: pytest.TempPathFactory, names: set[str], nested: str, suffix: str
 ) -> None:
     table = beside(names) | {nested: [NESTED[nested](text) for text in PROSE]}

@@ -265,7 +265,7 @@ TURNS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("why", TURNS)
-def test_conversations_that_cannot_be_learnt_are_told_before_the_training_and_not_after_it(
+def test_conversations_that_cannot_be_learned_are_told_before_the_training_and_not_after_it(
     tmp_path: Path, why: str
 ) -> None:
     folder = tmp_path / "talks"
@@ -277,7 +277,7 @@ def test_conversations_that_cannot_be_learnt_are_told_before_the_training_and_no
     assert why in found.unread["talks.jsonl"][0]
 
 
-def test_a_large_file_that_cannot_be_learnt_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_large_file_that_cannot_be_learned_is_not_read_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "talks"
     folder.mkdir()
     (folder / "text.txt").write_text("\n\n".join(ENGLISH))
@@ -288,7 +288,7 @@ def test_a_large_file_that_cannot_be_learnt_is_not_read_to_its_end(tmp_path: Pat
     assert time.monotonic() - began < SECONDS
 
 
-def test_one_conversation_is_not_learnt_since_it_cannot_be_held_out_too(tmp_path: Path) -> None:
+def test_one_conversation_is_not_learned_since_it_cannot_be_held_out_too(tmp_path: Path) -> None:
     folder = tmp_path / "talks"
     folder.mkdir()
     (folder / "text.txt").write_text("\n\n".join(ENGLISH))
@@ -300,7 +300,7 @@ def test_one_conversation_is_not_learnt_since_it_cannot_be_held_out_too(tmp_path
 
 
 @pytest.mark.parametrize(("most", "why"), [(400, ": add other texts"), (9_999, ", since they are long")])
-def test_conversations_in_files_of_text_that_are_learnt_as_text_are_told_why(
+def test_conversations_in_files_of_text_that_are_learned_as_text_are_told_why(
     most: int, why: str, tmp_path: Path
 ) -> None:
     for number, text in enumerate(ENGLISH[:20]):
@@ -310,7 +310,7 @@ def test_conversations_in_files_of_text_that_are_learnt_as_text_are_told_why(
         (tmp_path / "other.txt").write_text(ENGLISH[0])
     chosen = choose(judged(tmp_path), Wishes(3600.0, chat=True), fixed_speed())
     (note,) = [one for one in notes(chosen) if one.startswith("--chat")]
-    assert f"learnt as text{why}" in note
+    assert f"learned as text{why}" in note
 
 
 def test_files_that_are_no_language_are_told(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_any_files_of_a_folder_are_matched_and_no_others(files: list[tuple[str, 
     assert [*found] == sorted(chosen)
 
 
-def test_packages_of_others_in_a_folder_of_programs_are_named_and_not_learnt(tmp_path: Path) -> None:
+def test_packages_of_others_in_a_folder_of_programs_are_named_and_not_learned(tmp_path: Path) -> None:
     folder = tmp_path / "projects"
     for place in ("app/src", "app/node_modules/lodash", "tool/venv/lib/python3/site-packages/x", "."):
         (folder / place).mkdir(parents=True, exist_ok=True)

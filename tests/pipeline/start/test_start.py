@@ -197,7 +197,7 @@ def test_a_corpus_that_would_be_empty_is_left_out_and_said(tmp_path: Path) -> No
         choose(judged(folder), Wishes(3600.0, languages=("zh",)), fixed_speed())
 
 
-def test_a_little_text_in_parquet_is_not_read_until_it_is_learnt_by_heart(tmp_path: Path) -> None:
+def test_a_little_text_in_parquet_is_not_read_until_it_is_learned_by_heart(tmp_path: Path) -> None:
     """Its size is that of the text, not of a guess at what packed bytes become; a fifth of it is held out."""
     folder = folder_of(html_in_parquet, tmp_path)
     text_bytes = sum(map(len, pq.read_table(folder / "pages.parquet").column("html").to_pylist()))
@@ -221,7 +221,7 @@ def test_every_encoding_is_found(tmp_path: Path) -> None:
     assert {one.shape.encoding for one in found} == {"utf-8", "cp1252", "utf-16"}
 
 
-def test_conversations_are_learnt_after_the_text_where_chat_is_asked_for(tmp_path: Path) -> None:
+def test_conversations_are_learned_after_the_text_where_chat_is_asked_for(tmp_path: Path) -> None:
     folder = folder_of(chats, tmp_path)
     recipe, _ = recipe_of(folder, Wishes(3600.0))
     assert recipe.post_training.sft is None
@@ -258,7 +258,7 @@ def test_marked_up_texts_and_contents_of_gemini_are_conversations(tmp_path: Path
 
 
 @pytest.mark.parametrize("form", ["lines", "bold lines", "hh-rlhf"])
-def test_files_of_text_that_are_conversations_are_learnt_as_such_beside_other_texts(
+def test_files_of_text_that_are_conversations_are_learned_as_such_beside_other_texts(
     form: str, tmp_path: Path
 ) -> None:
     folder = folder_of(little, tmp_path)
@@ -272,8 +272,8 @@ def test_files_of_text_that_are_conversations_are_learnt_as_such_beside_other_te
             (place / f"{number}.md").write_text(write(said))
     recipe, _ = recipe_of(folder, Wishes(3600.0, chat=True))
     assert recipe.post_training.sft is not None
-    (learnt,) = recipe.post_training.sft.corpora
-    assert learnt.source.format == "chat"
+    (learned,) = recipe.post_training.sft.corpora
+    assert learned.source.format == "chat"
     (text,) = recipe.corpora
     assert len(open_source(text.name, text.source).units()) == len([*folder.glob("*.txt")])
     # Without a wish for answers, and without other text, they are text, as any other.
@@ -281,7 +281,7 @@ def test_files_of_text_that_are_conversations_are_learnt_as_such_beside_other_te
     assert {corpus.source.format for corpus in recipe.corpora} == {"text"} and len(recipe.corpora) == 2
     chosen = choose(judged(talks_of_text), Wishes(3600.0, chat=True), fixed_speed())
     assert not chosen.conversations and [one.corpus.shape.format for one in chosen.corpora] == ["text"]
-    assert any("learnt as text: add other texts" in note for note in notes(chosen))
+    assert any("learned as text: add other texts" in note for note in notes(chosen))
 
 
 def test_a_conversation_among_many_texts_says_nothing_about_files_that_are_not_looked_at(
@@ -300,7 +300,7 @@ def _contents(question: str, answer: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("chat", "why"), [(True, "the time is planned for"), (False, "is learnt after answering")]
+    ("chat", "why"), [(True, "the time is planned for"), (False, "is learned after answering")]
 )
 def test_preferences_are_counted_and_left_out_with_the_reason(tmp_path: Path, chat: bool, why: str) -> None:
     folder = folder_of(chats, tmp_path)
@@ -308,7 +308,7 @@ def test_preferences_are_counted_and_left_out_with_the_reason(tmp_path: Path, ch
     (folder / "pairs.jsonl").write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
     chosen = choose(judged(folder), Wishes(180.0, chat=chat), fixed_speed())
     (said,) = [note for note in notes(chosen) if "preferences" in note]
-    assert re.match(r"The preferences, about (4|5|6)\d pairs, are not learnt, since ", said)
+    assert re.match(r"The preferences, about (4|5|6)\d pairs, are not learned, since ", said)
     assert why in said and "section `dpo`" in said
     for path in [*folder.glob("*.txt"), folder / "chats.jsonl"]:
         path.unlink()
@@ -328,7 +328,7 @@ def talks(number: int, turns: int) -> Callable[[Path], None]:
     return make
 
 
-def learnt_steps(path: Path) -> float:
+def learned_steps(path: Path) -> float:
     """Of the tuning of a recipe, as far as the sizes of its files tell."""
     sft = load_recipe(path).tuned("sft")
     size = sum(one.stat().st_size for one in path.parent.glob("*/*.jsonl"))
@@ -345,7 +345,7 @@ def test_a_tuning_has_enough_steps_for_answers_to_end(
     folder = folder_of(talks(number, turns), tmp_path)
     recipe, _ = recipe_of(folder, Wishes(hours * 3600, chat=True))
     assert recipe.post_training.sft
-    assert learnt_steps(tmp_path / "recipe.yaml") > 100
+    assert learned_steps(tmp_path / "recipe.yaml") > 100
 
 
 def test_a_small_model_rehearses_its_text_where_the_steps_are_enough_for_both() -> None:
@@ -367,7 +367,7 @@ def test_a_late_start_still_learns_its_few_conversations(
     monkeypatch.setattr(jobs.Jobs, "_pretrain", lambda _: trained)
     monkeypatch.setattr(jobs, "execute", lambda *_, **__: False)
     late.run()
-    assert learnt_steps(late.path) > 80
+    assert learned_steps(late.path) > 80
 
 
 @pytest.mark.parametrize("make", [rubbish, empty, lambda _: None])

@@ -96,13 +96,13 @@ def test_the_loss_and_the_gradient_of_a_step_are_those_without_a_second_pass(
     assert (ours.loss, ours.grad_norm) == (theirs.loss, theirs.grad_norm)
 
 
-def test_targets_that_are_not_learnt_are_not_drawn(sft: dict[str, Any]) -> None:
+def test_targets_that_are_not_learned_are_not_drawn(sft: dict[str, Any]) -> None:
     """Of a conversation the model learns the answers, so the curvature is that of the answers."""
     session = sophia(sft)
     windows = torch.from_numpy(session.plan.data.batch(0, 0, 1))
     context: StepContext = session.context
     batch = context.second_pass(context.batch(windows))
-    assert batch.draws is not None and not batch.learnt.all()
+    assert batch.draws is not None and not batch.learned.all()
     assert batch.predicted == context.batch(windows).predicted
     step(session, 0)
     assert curvature(session).any()

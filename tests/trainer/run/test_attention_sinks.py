@@ -1,4 +1,4 @@
-"""Runs of a model with attention sinks: they are learnt, saved, resumed and tuned like any other weight."""
+"""Runs of a model with attention sinks: they are learned, saved, resumed and tuned like any other weight."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def sinks_of(run_dir: Path) -> torch.Tensor:
     return torch.stack([tensor for name, tensor in sorted(weights.items()) if "sinks" in name])
 
 
-def test_sinks_are_learnt_who_reads_them_is_said_and_a_resumed_run_ends_in_the_same_bytes(
+def test_sinks_are_learned_who_reads_them_is_said_and_a_resumed_run_ends_in_the_same_bytes(
     settings: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings["training"]["model"] |= {"attention_sinks": True}

@@ -1,4 +1,4 @@
-"""Tuning on answers and preferences: what is learnt, and that it is the same run however it is computed."""
+"""Tuning on answers and preferences: what is learned, and that it is the same run however it is computed."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from trainer.data.windows import PADDING
 from trainer.run.batch import Batch
 from trainer.run.dpo_loss import METRICS
 from trainer.run.evaluation.validation import evaluate_checkpoint
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
@@ -36,34 +36,34 @@ TEXT = WORDS.map(lambda ids: ([BOT, *ids, EOT], [False, *[True] * (len(ids) + 1)
 
 @st.composite
 def conversation(draw: st.DrawFn) -> tuple[list[int], list[bool], list[bool]]:
-    """Ids, which of them are learnt, and which are of the last answer: message by message."""
+    """Ids, which of them are learned, and which are of the last answer: message by message."""
     roles = draw(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=5))
-    ids, learnt = [BOT], [False]
+    ids, learned = [BOT], [False]
     last: list[bool] = [False]
     for role in [*roles, "assistant"]:
         content = [*draw(WORDS), CHAT.end]
         ids += [getattr(CHAT, role), *content]
         answers = role == "assistant"
-        learnt += [False, *[answers] * len(content)]
+        learned += [False, *[answers] * len(content)]
         last = [False] * len(last) + [False, *[answers] * len(content)]
-    return [*ids, EOT], [*learnt, False], [*last, False]
+    return [*ids, EOT], [*learned, False], [*last, False]
 
 
 @examples(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(conversation(), TEXT), min_size=1, max_size=5), WORDS, st.integers(0, 3))
-def test_answers_and_text_without_messages_are_learnt_and_nothing_else(
+def test_answers_and_text_without_messages_are_learned_and_nothing_else(
     documents: list[tuple[list[int], list[bool], list[bool]]], rest: list[int], padding: int
 ) -> None:
     """A row may begin with the rest of a long text."""
-    row, learnt = [*rest], [False, *[True] * len(rest)][: len(rest)]
-    last = list(learnt)
+    row, learned = [*rest], [False, *[True] * len(rest)][: len(rest)]
+    last = list(learned)
     for ids, answers, final in documents:
         text = not any(final)
-        row, learnt, last = row + ids, learnt + answers, last + (answers if text else final)
+        row, learned, last = row + ids, learned + answers, last + (answers if text else final)
     window = torch.tensor([[*row, *[PADDING] * padding]])
-    for only_last, wanted in ((False, learnt), (True, last)):
+    for only_last, wanted in ((False, learned), (True, last)):
         batch = Batch.of(window, BOT, answers=Answers(BOT, EOT, CHAT, only_last))
-        assert batch.learnt[0].tolist() == [*wanted[1:], *[False] * padding]
+        assert batch.learned[0].tolist() == [*wanted[1:], *[False] * padding]
 
 
 def test_packed_conversations_have_the_loss_that_each_has_alone(sft: dict[str, Any], chats: Chats) -> None:
@@ -131,7 +131,7 @@ def test_two_processes_tune_the_same_model_as_one(
         assert ours.keys() == theirs.keys()
 
 
-def test_preferences_are_learnt_from_ln_2_on_and_told(
+def test_preferences_are_learned_from_ln_2_on_and_told(
     dpo: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     dpo["training"] |= {"dpo": {"nll": 0}, "micro_batch_size": "auto"}
@@ -191,7 +191,7 @@ def test_the_reference_of_other_weights_is_computed_again(dpo: dict[str, Any]) -
         ("sft", "empty", "no corpus has answers to learn in its train shards"),
     ],
 )
-def test_shards_that_nothing_can_be_learnt_from_are_one_sentence(
+def test_shards_that_nothing_can_be_learned_from_are_one_sentence(
     kind: str, shards: str, says: str, chats: Chats, settings: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
     training = request.getfixturevalue(kind)["training"]

@@ -123,7 +123,7 @@ def assert_same(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [None, {"rank": 4, "alpha": 8}])
-def test_answers_are_learnt_as_by_trl_and_peft(
+def test_answers_are_learned_as_by_trl_and_peft(
     lora: dict[str, int] | None, sft: dict[str, Any], chats: Chats, start: Path
 ) -> None:
     steps, read = ours(sft, start, lora)
@@ -159,7 +159,7 @@ def merged_is_base_with_adapter(checkpoint: Path, start: Path) -> None:
 
 
 @pytest.mark.slow
-def test_preferences_are_learnt_as_by_trl(dpo: dict[str, Any], chats: Chats, start: Path) -> None:
+def test_preferences_are_learned_as_by_trl(dpo: dict[str, Any], chats: Chats, start: Path) -> None:
     dpo["training"]["dpo"] = {"beta": BETA, "nll": 0}
     steps, read = ours(dpo, start)
     pairs = preferences(60, 1)

@@ -118,7 +118,7 @@ def _not_given_back(tokenizer: Any, items: Sequence[Question]) -> float:
 
 
 def _in_chat(form: ChatFormat, item: Question) -> Iterator[tuple[Tokens, Tokens]]:
-    """An item as a conversation. Behind messages an answer is complete: it ends as it was learnt to."""
+    """An item as a conversation. Behind messages an answer is complete: it ends as it was learned to."""
     for context, continuation in zip(item.contexts, item.continuations, strict=True):
         if item.messages is None:
             yield form.prompt(context.strip()), form.text_ids(continuation.strip())

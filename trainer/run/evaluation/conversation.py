@@ -28,7 +28,7 @@ UNFINISHED = "\ufffd"  # what the bytes of half a character are decoded to
 @dataclass(frozen=True)
 class ChatFormat:
     """How a tokenizer writes conversations. Special strings in a message are text. `ends_of_text`: what else
-    ends what the model writes; with `[END]` among them, it has learnt to answer.
+    ends what the model writes; with `[END]` among them, it has learned to answer.
     """
 
     tokenizer: Tokenizer
@@ -38,8 +38,8 @@ class ChatFormat:
 
     @classmethod
     def of(cls, directory: Path) -> "ChatFormat":
-        """The format of a model's directory. Warns of a model that has not learnt to answer: neither it nor
-        an adapter's base ends texts with `[END]`, nor has the adapter learnt that token. Raises TrainerError
+        """The format of a model's directory. Warns of a model that has not learned to answer: neither it nor
+        an adapter's base ends texts with `[END]`, nor has the adapter learned that token. Raises TrainerError
         for one whose tokenizer cannot tell who speaks.
         """
         tokenizer = load_for_messages(directory)
@@ -52,11 +52,11 @@ class ChatFormat:
             )
         form = cls(tokenizer, begin, ChatIds.model_validate(control), end_ids(directory))
         adapter = adapter_of(directory)
-        learnt = adapter.tokens("model.embed_tokens") if adapter else ()
-        if form.ends_of_text and form.ids.end not in {*form.ends_of_text, *learnt}:
+        learned = adapter.tokens("model.embed_tokens") if adapter else ()
+        if form.ends_of_text and form.ids.end not in {*form.ends_of_text, *learned}:
             log.warning(
-                f"{directory}: has not learnt to answer, and continues text instead: take a model of the job "
-                "`sft` (docs/chat.md)"
+                f"{directory}: has not learned to answer, and continues text instead: take a model of the "
+                "job `sft` (docs/chat.md)"
             )
         return form
 

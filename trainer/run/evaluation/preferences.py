@@ -17,7 +17,7 @@ from trainer.parallel.pipeline_parallel import release
 from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.dpo_loss import METRICS, answer_log_probabilities, pair_sums
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.system.history import perplexity
 
 

@@ -48,7 +48,7 @@ def messages(row: Any, place: str) -> Messages:
             raise TrainerError(f"{place}: message {number}: role must be one of {known}, not {_shown(role)}")
         if one.get("tool_calls"):
             raise TrainerError(
-                f"{place}: message {number}: the model has not learnt to call tools: leave out `tool_calls`"
+                f"{place}: message {number}: the model has not learned to call tools: leave out `tool_calls`"
             )
         found.append((known, _text(f"{place}: message {number}", content)))
     return tuple(found)

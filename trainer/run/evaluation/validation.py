@@ -22,7 +22,7 @@ from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.evaluation.generate import complete_prompts
 from trainer.run.evaluation.preferences import Evaluation, evaluate_pairs
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.run.objectives import loss_sum
 from trainer.run.reference import held_out_of
 from trainer.system.errors import TrainerError

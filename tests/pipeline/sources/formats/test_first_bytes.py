@@ -297,7 +297,7 @@ def test_an_export_of_a_chat_is_told_how_its_messages_become_text(tmp_path: Path
         assert said.stdout.decode().splitlines() == [*names]
 
 
-def test_an_archive_of_twitter_is_not_learnt_as_a_program(tmp_path: Path) -> None:
+def test_an_archive_of_twitter_is_not_learned_as_a_program(tmp_path: Path) -> None:
     path = tmp_path / "tweets.js"
     path.write_text('window.YTD.tweets.part0 = [ {"tweet": {"full_text": "Hi"}} ]')
     assert "full_text" in only_reject(path)

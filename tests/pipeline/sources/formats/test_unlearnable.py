@@ -48,7 +48,7 @@ LEFT_OUT: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": TALK, "tools": '[{"name": "add"}]'}, "tool_calls", "column 'tools'"),
     ({"messages": TALK, "form": ["a"]}, "bad_form", "column 'form' holds a list"),
 ]
-LEARNT: list[dict[str, Any]] = [
+LEARNED: list[dict[str, Any]] = [
     {"messages": marked(loss=None, weight=1, train=True, masked=False, loss_mask=[1, 1])},
     {"messages": [{**ASKED, "loss": False, "weight": 0}, *TALK[1:]]},
     {"messages": TALK, "label": True},
@@ -96,7 +96,7 @@ WRITERS = {"json": in_json, "parquet": in_parquet, "csv": in_csv}
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["all metadata", "one column"])
 @pytest.mark.parametrize(("row", "reason", "why"), LEFT_OUT)
-def test_a_row_that_says_that_it_is_not_to_be_learnt_is_set_aside_by_that_name(
+def test_a_row_that_says_that_it_is_not_to_be_learned_is_set_aside_by_that_name(
     tmp_path: Path, row: dict[str, Any], reason: str, why: str, settings: dict[str, Any]
 ) -> None:
     for name, write in WRITERS.items():
@@ -108,7 +108,7 @@ def test_a_row_that_says_that_it_is_not_to_be_learnt_is_set_aside_by_that_name(
             assert why in rejects[0].detail
 
 
-@pytest.mark.parametrize("row", LEARNT)
+@pytest.mark.parametrize("row", LEARNED)
 def test_marks_that_say_yes_or_nothing_change_nothing(tmp_path: Path, row: dict[str, Any]) -> None:
     expected = "".join(f"\x1e{one['role']}\x1f{one['content']}" for one in TALK)
     for name, write in WRITERS.items():

@@ -22,7 +22,7 @@ NO_LIMIT = np.ones(3)
 
 
 def loss(shares: Array) -> Array:
-    """Each corpus is learnt with a power of its share, as in Ye et al. 2024; least at equal shares."""
+    """Each corpus is learned with a power of its share, as in Ye et al. 2024; least at equal shares."""
     return 2 + (shares + 0.01) ** -0.3 @ np.full(3, 0.5)
 
 
@@ -76,7 +76,7 @@ def test_an_interval_holds_the_proposal_also_where_almost_all_fits_reach_the_lim
     assert found.edge == ["books"]
 
 
-def test_no_law_is_fitted_to_noise_or_to_runs_that_have_learnt_nothing() -> None:
+def test_no_law_is_fitted_to_noise_or_to_runs_that_have_learned_nothing() -> None:
     chance = np.random.default_rng(3)
     seeds, apart = chance.normal(3, 0.002, 3), chance.normal(3, 0.05, 24)
     check(apart, seeds, bigrams=3.1)

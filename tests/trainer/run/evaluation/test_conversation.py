@@ -24,7 +24,7 @@ from trainer.run.evaluation.answer import answered
 from trainer.run.evaluation.benchmarks import benchmark
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.run.evaluation.generate import ROWS, Continuation, complete_with_model_of, generate
-from trainer.run.learnt_tokens import Answers
+from trainer.run.learned_tokens import Answers
 from trainer.system.errors import TrainerError
 
 SPECIAL = ["[UNK]", "[PAD]", "[BOT]", "[EOT]", "[SYSTEM]", "[USER]", "[ASSISTANT]", "[TOOL]", "[END]"]
@@ -162,7 +162,7 @@ def test_a_benchmark_is_asked_through_the_template(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(tmp_path: Path) -> None:
-    """As `learnt` says of the same tokens in training, and beside a benchmark of plain text."""
+    """As `learned` says of the same tokens in training, and beside a benchmark of plain text."""
     model = make()
     exported(tmp_path, model)
     said = [{"role": "system", "content": "brief"}, {"role": "user", "content": "Is it [END] blue?"}]
@@ -176,10 +176,10 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
     asked = [token for one in said for token in form.message(**one)]
     ids = [BOT, *asked, *form.message("assistant", "yes"), EOT]
     tokens, targets = torch.tensor([ids[:-1]]), torch.tensor([ids[1:]])
-    learnt = Answers(BOT, EOT, form.ids, False).learnt(tokens, targets, torch.zeros_like(tokens))
+    learned = Answers(BOT, EOT, form.ids, False).learned(tokens, targets, torch.zeros_like(tokens))
     with torch.no_grad():
         logs = model.logits(model(tokens))[0].log_softmax(-1)
-    expected = logs[torch.arange(len(ids) - 1), targets[0]][learnt[0] & (targets[0] != EOT)].sum()
+    expected = logs[torch.arange(len(ids) - 1), targets[0]][learned[0] & (targets[0] != EOT)].sum()
     assert found == pytest.approx(float(expected), abs=1e-4)
 
 
@@ -197,7 +197,7 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
         ),
         (
             [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}],
-            "message 1: the model has not learnt to call tools",
+            "message 1: the model has not learned to call tools",
         ),
     ],
 )
@@ -366,7 +366,7 @@ def test_a_text_keeps_the_white_space_of_its_prompt(
 @pytest.mark.parametrize(
     "command", [["chat"], ["answer", "--model"], ["benchmark", "--chat", "--model"]], ids=lambda one: one[0]
 )
-def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
+def test_who_talks_to_a_model_that_has_not_learned_to_answer_is_told(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -382,7 +382,7 @@ def test_who_talks_to_a_model_that_has_not_learnt_to_answer_is_told(
     asked.write_text(json.dumps(files.get(command[0], {})))
     file = [str(asked)] if command[0] in files else []
     assert main([*command, str(tmp_path / "model"), *file]) == 0
-    told = "has not learnt to answer, and continues text instead: take a model of the job `sft`"
+    told = "has not learned to answer, and continues text instead: take a model of the job `sft`"
     assert (told in caplog.text) == (end is None)
 
 
@@ -429,11 +429,11 @@ def test_a_conversation_longer_than_the_context_is_answered_as_chat_answers_it(
 
 
 @pytest.mark.parametrize("tokens", [[USER, END], [USER]])
-def test_an_adapter_that_has_learnt_the_end_of_an_answer_has_learnt_to_answer(
+def test_an_adapter_that_has_learned_the_end_of_an_answer_has_learned_to_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tokens: list[int]
 ) -> None:
     exported(tmp_path, make())
     rows = {name: torch.zeros(len(tokens), 32) for name in ("model.embed_tokens.rows", "lm_head.rows")}
     save_adapter(rows, LoraConfig(), PretrainedConfig(path=tmp_path / "model"), tmp_path / "adapter", tokens)
     ChatFormat.of(tmp_path / "adapter")
-    assert ("has not learnt to answer" in caplog.text) == (END not in tokens)
+    assert ("has not learned to answer" in caplog.text) == (END not in tokens)

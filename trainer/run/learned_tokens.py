@@ -1,4 +1,4 @@
-"""Which tokens of conversations are learnt: a function of ids, since no text can spell a control token."""
+"""Which tokens of conversations are learned: a function of ids, since no text can spell a control token."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,7 +10,7 @@ from trainer.config import ChatIds, DataConfig, TrainingConfig
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers with their [END] are learnt, and text without messages as a whole; of a conversation's answers
+    """Answers with their [END] are learned, and text without messages as a whole; of a conversation's answers
     only the `last` one, if that is wanted.
     """
 
@@ -30,8 +30,8 @@ class Answers:
         """How many answers begin in `tokens`, int64 []."""
         return (tokens == self.chat.assistant).sum()
 
-    def learnt(self, tokens: torch.Tensor, targets: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
-        """Whether each of `targets`, the tokens after `tokens`, is learnt. All are int64 [rows, length], and
+    def learned(self, tokens: torch.Tensor, targets: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+        """Whether each of `targets`, the tokens after `tokens`, is learned. All are int64 [rows, length], and
         the result bool; `documents` numbers the documents of a row.
 
         What a token belongs to is told by the last control token up to it.
@@ -41,13 +41,13 @@ class Answers:
         begins = (self.bot_id, chat.system, chat.user, chat.tool, chat.assistant)
         places = places.where(_among(tokens, (*begins, chat.end, self.eot_id)), -1).cummax(dim=1).values
         belongs_to = tokens.gather(1, places.clamp(min=0)).where(places >= 0, self.eot_id)
-        learnt = ~_among(belongs_to, others) & ~_among(targets, begins)
+        learned = ~_among(belongs_to, others) & ~_among(targets, begins)
         if self.last:
             answers = (tokens == chat.assistant).cumsum(dim=1)
             most = answers.new_zeros(len(tokens), tokens.shape[1] + 2)
             most = most.scatter_reduce(1, documents, answers, "amax").gather(1, documents)
-            learnt &= (belongs_to != chat.assistant) | (answers == most)
-        return learnt
+            learned &= (belongs_to != chat.assistant) | (answers == most)
+        return learned
 
 
 def _among(tokens: torch.Tensor, ids: tuple[int, ...]) -> torch.Tensor:

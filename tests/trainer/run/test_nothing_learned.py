@@ -1,4 +1,4 @@
-"""A run that learnt nothing does not end as if it were complete, and what is broken is not saved."""
+"""A run that learned nothing does not end as if it were complete, and what is broken is not saved."""
 
 from pathlib import Path
 from typing import Any
