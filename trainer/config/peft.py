@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from trainer.config.base import Config
+from trainer.config.model import PretrainedConfig
 from trainer.config.model_files import (
     CONFIG,
     GENERATION_CONFIG,
@@ -104,9 +105,9 @@ def check_adaptable(directory: Path) -> None:
 def _base(directory: Path, settings: _Settings) -> Path:
     """The directory of the model that an adapter changes, from the hub if it is not on this machine."""
     named = settings.base_model_name_or_path
+    source = base_named(directory, named, settings.revision)
     try:
-        here = (place for place in (Path(named), directory / named) if place.is_dir())
-        base = next(here, None) or downloaded(named, settings.revision)
+        base = source.path or downloaded(named, source.revision)
     except TrainerError:
         raise
     except Exception as error:  # the HTTP library's own errors, which change between its versions
@@ -120,6 +121,14 @@ def _base(directory: Path, settings: _Settings) -> Path:
             f"{INSTEAD}"
         )
     return base
+
+
+def base_named(directory: Path, named: str, revision: str | None) -> PretrainedConfig:
+    """The model that the adapter in a directory names: a folder of this machine, or else one of the hub."""
+    here = (place for place in (Path(named), directory / named) if place.is_dir())
+    if path := next(here, None):
+        return PretrainedConfig(path=path)
+    return PretrainedConfig(repo=named, revision=revision or "main")
 
 
 def holds_weights(directory: Path) -> bool:

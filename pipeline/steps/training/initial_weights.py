@@ -20,6 +20,7 @@ from trainer.config.peft import (
     ADAPTER,
     ADAPTER_WEIGHTS,
     adapter_of,
+    base_named,
     check_adaptable,
     downloaded,
     holds_weights,
@@ -87,10 +88,8 @@ def _base(source: PretrainedConfig) -> PretrainedConfig | None:
         if isinstance(found, str) and not holds_weights(Path(found).parent):
             settings = read_settings(Path(found))
             named = str(settings.get("base_model_name_or_path"))
-            if Path(named).is_dir():
-                return PretrainedConfig(path=Path(named))
-            base = PretrainedConfig(repo=named, revision=settings.get("revision") or "main")
-            return base.model_copy(update={"revision": _commit(base)})
+            base = base_named(Path(found).parent, named, settings.get("revision"))
+            return base if base.path else base.model_copy(update={"revision": _commit(base)})
     return None
 
 

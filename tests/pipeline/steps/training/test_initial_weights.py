@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, snapshot_download
 from safetensors.numpy import save
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -283,6 +283,23 @@ def test_an_adapter_of_the_hub_is_known_by_its_commit_and_read_with_its_base(
         Store(tmp_path / "store"), recipe({"vocab_size": 270}, repo="org/set", revision="e" * 40)
     )
     assert sum(path.endswith("/revision/main") for path in hub.asked[asked:]) == 1  # where the base is now
+
+
+def test_an_adapter_that_was_downloaded_with_its_base_is_known_by_the_weights_of_that_base(
+    hub: Hub, tmp_path: Path
+) -> None:
+    settings = {"peft_type": "LORA", "lora_alpha": 8, "base_model_name_or_path": "base"}
+    saved = {"adapter_config.json": json.dumps(settings).encode(), "adapter_model.safetensors": save({})}
+    hub.files = {"f" * 40: saved}
+    base = Path(snapshot_download("org/set", revision="f" * 40)) / "base"
+    base.mkdir()
+    for name, content in (config() | ONE_FILE).items():
+        (base / name).write_bytes(content)
+    used = recipe(repo="org/set", revision="f" * 40)
+    initial_weights.check(Store(tmp_path / "store"), used)
+    known = initial_weights.identity(Store(tmp_path / "store"), initial_weights.located(used))
+    beside = initial_weights.identity(Store(tmp_path / "store"), recipe(path=str(base)).training)
+    assert known and known["base"] == beside
 
 
 def test_an_adapter_to_a_branch_that_has_moved_is_other_work(hub: Hub, tmp_path: Path) -> None:
