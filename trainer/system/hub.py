@@ -10,12 +10,15 @@ def refusal(error: Exception) -> str:
     from huggingface_hub import constants, errors
 
     match error:
-        case errors.GatedRepoError():
+        # `datasets` loses the error of the hub, and keeps its own words.
+        case Exception() if isinstance(error, errors.GatedRepoError) or "is a gated data" in str(error):
             return "it is gated: accept its terms on its page, and set HF_TOKEN to a token of that account"
         case errors.RepositoryNotFoundError():
             return "it does not exist or is private: check its name, or set HF_TOKEN"
         case errors.RevisionNotFoundError():
             return "it has no such revision: check `revision`"
+        case errors.HFValidationError():
+            return f"the hub has no such names: {reason(error)}"
         case errors.RemoteEntryNotFoundError():
             return f"it has no file {error.response.url.path.rpartition('/')[2]}"
         case errors.HfHubHTTPError() if error.response.status_code == HTTPStatus.UNAUTHORIZED:

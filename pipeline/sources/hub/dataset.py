@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from gzip import BadGzipFile
-from http import HTTPStatus
 from lzma import LZMAError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -26,8 +25,9 @@ from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, is_busy, persistently
 from pipeline.store import without_pandas
-from pipeline.store.errors import first_line, reason
+from pipeline.store.errors import first_line
 from pipeline.store.fingerprint import combined
+from trainer.system.hub import refusal
 
 if TYPE_CHECKING:  # both take half a second and more to import
     from datasets import DatasetBuilder, IterableDataset
@@ -151,13 +151,16 @@ class HubSource:
         )
 
     def _commit(self) -> str:
-        from huggingface_hub import HfApi
+        from huggingface_hub import HfApi, errors
 
         if _offline():
             return self._cached(self.config.revision).name
         where = {"revision": self.config.revision, "token": token()}
         try:
             commit = _persistently(lambda: HfApi().dataset_info(self.config.name, **where).sha)
+        except (errors.HfHubHTTPError, errors.HFValidationError) as error:
+            at = f"at revision {self.config.revision!r} " if self.config.revision else ""
+            raise self._failed(f"{at}cannot be found", error) from error
         except Exception as error:  # the errors of the HTTP library, whose classes change between versions
             what = f"cannot be found: the Hub at {HfApi().endpoint} does not answer"
             raise self._failed(what, error) from error
@@ -244,22 +247,7 @@ class HubSource:
         return sizes, contents
 
     def _failed(self, what: str, error: Exception) -> SourceError:
-        """Why the Hub refuses, or that `what` failed."""
-        from huggingface_hub import errors
-
-        match error:
-            # `datasets` loses the error of the Hub, and keeps its own words.
-            case Exception() if isinstance(error, errors.GatedRepoError) or "is a gated data" in str(error):
-                return self._error("is gated; accept its terms on its page and set HF_TOKEN")
-            case errors.RevisionNotFoundError():
-                return self._error(f"has no revision {self.config.revision!r}")
-            case errors.RepositoryNotFoundError():
-                return self._error("does not exist or is private; check `name`, or set HF_TOKEN")
-            case errors.HFValidationError():
-                return self._error(f"is not a valid name of a data set: {first_line(error)}")
-            case errors.HfHubHTTPError() if error.response.status_code == HTTPStatus.UNAUTHORIZED:
-                return self._error("cannot be opened: HF_TOKEN is refused; copy the token again")
-        return self._error(f"{what}: {reason(error).partition(' Example of usage')[0]}")
+        return self._error(f"{what}: {refusal(error).partition(' Example of usage')[0]}")
 
     def _error(self, what: str) -> SourceError:
         return SourceError(f"corpus {self.corpus!r}: data set {self.config.name!r} {what}")

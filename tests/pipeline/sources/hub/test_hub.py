@@ -200,8 +200,8 @@ def test_a_damaged_compressed_file_is_named_and_its_neighbours_arrive(read: Any,
 
 def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:
     for config, says in (
-        ({"name": "org/none"}, "'org/none' does not exist or is private"),
-        ({"revision": "v9"}, "has no revision 'v9'"),
+        ({"name": "org/none"}, "'org/none' cannot be found: it does not exist or is private: check its name"),
+        ({"revision": "v9"}, "'org/set' at revision 'v9' cannot be found: it has no such revision"),
         ({"config": "fancy"}, "'fancy' not found. Available: ['plain']"),
         ({"split": "dev"}, "has no split 'dev'; choose from train, test"),
         (
@@ -223,20 +223,20 @@ def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_ot
     hub.token, home = "secret", str(tmp_path)
     (tmp_path / "token").write_text("secret")  # where a login would have saved it
     refused = read(config={"split": "test"}, HF_HOME=home)["error"]
-    assert "is gated; accept its terms on its page and set HF_TOKEN" in refused
+    assert "it is gated: accept its terms on its page, and set HF_TOKEN" in refused
     assert texts(read(config={"split": "test"}, HF_HOME=home, HF_TOKEN="secret")) == ["held out"]
 
 
 def test_a_gated_data_set_whose_description_is_public_is_told_as_gated(read: Any, hub: Hub) -> None:
     hub.token, hub.gated_files_only = "secret", True
-    assert "is gated; accept its terms on its page and set HF_TOKEN" in read()["error"]
+    assert "it is gated: accept its terms on its page, and set HF_TOKEN" in read()["error"]
     assert texts(read(config={"split": "test"}, HF_TOKEN=" secret\n")) == ["held out"]  # as `cat` of a file
 
 
 def test_a_token_that_the_hub_does_not_take_is_told_and_never_shown(read: Any, hub: Hub) -> None:
     hub.token = "secret"
     for token, told in (
-        ("wrong", "cannot be opened: HF_TOKEN is refused; copy the token again"),
+        ("wrong", "cannot be found: it refuses HF_TOKEN: copy the token again, or unset it"),
         ("two\nlines", "HF_TOKEN holds characters that no token has: copy the token again"),
         ("né", "HF_TOKEN holds characters that no token has: copy the token again"),
     ):
