@@ -24,8 +24,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
-from trainer.config import SamplesConfig, TrainingConfig, load_run_config, load_to_train, numbers, samples_of
+from trainer.config import (
+    SamplesConfig,
+    TrainingConfig,
+    load_run_config,
+    load_to_train,
+    numbers,
+    run_config_of,
+    samples_of,
+)
 from trainer.system import launch, streams, terminal
+from trainer.system.durable import FULL
 from trainer.system.errors import (
     NOT_PASSED,
     OUT_OF_MEMORY,
@@ -37,7 +46,6 @@ from trainer.system.errors import (
 )
 from trainer.system.history import MODEL_NAMES
 from trainer.system.open_files import allow_enough
-from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import loading, stop_with_parent
 from trainer.tools.drawing import add_drawing, drawn
 
@@ -106,7 +114,8 @@ def _command(name: str, arguments: list[str]) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         why = streams.lost()
-        if error.filename is None and error.errno in FULL:  # an unbuffered stream has nothing to write again
+        # an unbuffered stream has nothing to write again
+        if error.filename is None and error.errno in (*FULL, errno.EIO):
             streams.write_nowhere()
             why = os.strerror(error.errno)
         if why:
@@ -134,7 +143,6 @@ def _with_environment(arguments: list[str]) -> None:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 PRECISIONS = get_args(TrainingConfig.model_fields["precision"].annotation)
 
 
@@ -181,7 +189,7 @@ def _evaluate(arguments: list[str]) -> int:
         from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
-    config = load_run_config(options.config or RunDirectory.of(checkpoint.resolve()).config)
+    config = load_run_config(options.config) if options.config else run_config_of(checkpoint)
     with terminal.doing(f"evaluating {checkpoint}"):
         from trainer.run.evaluation.validation import evaluate_checkpoint
 
@@ -225,7 +233,7 @@ def _predict(arguments: list[str]) -> int:
         from trainer.tools.find_model import checkpoint_named
 
     checkpoint = checkpoint_named(options.model)
-    config = load_run_config(RunDirectory.of(checkpoint.resolve()).config)
+    config = run_config_of(checkpoint)
     try:
         with options.rows.open("rb") as file:  # np.load takes what is no .npy for pickle
             rows = np.lib.format.read_array(file)

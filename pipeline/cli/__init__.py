@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.atomic import CLOSED, FULL
+from pipeline.store.atomic import CLOSED, UNWRITABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import ctrl_c, streams
 from trainer.system.errors import OUT_OF_MEMORY, TrainerError, is_out_of_memory
@@ -99,10 +99,10 @@ def _using_recipe(recipe: str | None) -> Iterator[None]:
 def _disk_error(error: OSError) -> str:
     """What an error of a disk says, and what to do where that is known."""
     named, why = error.filename, error.strerror or str(error)
-    if error.errno in FULL and not named:  # libraries write temporary files without saying so
+    if error.errno in UNWRITABLE and not named:  # libraries write temporary files without saying so
         place = os.environ.get("TMPDIR", "/tmp")  # `gettempdir` raises where it cannot write
         return f"no file can be written ({why}): free some space, in {place} too, and run again"
-    if error.errno in FULL:
+    if error.errno in UNWRITABLE:
         return f"{named} cannot be written ({why}): free some space, or make its disk writable, and run again"
     if error.errno in CLOSED and named:
         return f"{named}: {why}: change who may read or write it, and run again"

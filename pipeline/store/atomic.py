@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.store.errors import PipelineError
-from trainer.system.durable import rename_directory, sync_directory
+from trainer.system.durable import FULL, rename_directory, sync_directory
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+UNWRITABLE = (*FULL, errno.EROFS)
 CLOSED = (errno.EACCES, errno.EPERM)
 
 
@@ -97,7 +97,7 @@ def writable(directory: Path) -> Iterator[None]:
     except OSError as error:
         named = error.filename if isinstance(error.filename, str) else ""
         closed = error.errno in CLOSED and Path(named).is_relative_to(directory)
-        if not (closed or error.errno in FULL):
+        if not (closed or error.errno in UNWRITABLE):
             raise
         raise OutputError(
             f"{named or directory} cannot be written ({error.strerror or error}): free some space, or change "

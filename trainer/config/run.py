@@ -140,7 +140,7 @@ def load_run_config(path: Path, overrides: list[str] | None = None) -> RunConfig
 
 def run_config_of(checkpoint: Path) -> RunConfig:
     """The configuration of the run of a checkpoint. Raises TrainerError."""
-    return load_run_config(RunDirectory.of(checkpoint).config)
+    return load_run_config(RunDirectory.of(checkpoint.resolve()).config)
 
 
 def from_record(data: dict[str, Any]) -> dict[str, Any]:
