@@ -24,15 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
-from trainer.config import (
-    SamplesConfig,
-    TrainingConfig,
-    load_run_config,
-    load_to_train,
-    numbers,
-    run_config_of,
-    samples_of,
-)
+from trainer.config import SamplesConfig, TrainingConfig, numbers
+from trainer.config.run import load_run_config, load_to_train, run_config_of, samples_of
 from trainer.system import launch, streams, terminal
 from trainer.system.durable import FULL
 from trainer.system.errors import (

@@ -25,9 +25,8 @@ from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, is_busy, persistently
 from pipeline.store import without_pandas
-from pipeline.store.errors import first_line
+from pipeline.store.errors import first_line, refusal
 from pipeline.store.fingerprint import combined
-from trainer.system.hub import refusal
 
 if TYPE_CHECKING:  # both take half a second and more to import
     from datasets import DatasetBuilder, IterableDataset
