@@ -47,7 +47,8 @@ def groundwork() -> NoReturn:
     trainer`, or `start` with the folder that is named.
     """
     ctrl_c.ends_the_program()
-    from pipeline.cli import COMMANDS, command_first
+    from pipeline.cli import COMMANDS
+    from pipeline.cli.recipe_option import command_first
 
     first, *rest = command_first(sys.argv[1:]) or ["--help"]
     if first == "trainer":

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
-import pipeline.cli
+import pipeline.cli.recipe_option
 import trainer.__main__
 
 BAR = r"\|"
@@ -208,7 +208,7 @@ def _pipeline() -> Iterator[str]:
         yield f"## {title}\n\nMore: {pages}.\n"
         for name in names.split():
             left.remove(name)
-            parser = pipeline.cli.subparsers(_parser(pipeline.cli.main, [name]))[name]
+            parser = pipeline.cli.recipe_option.subparsers(_parser(pipeline.cli.main, [name]))[name]
             yield from _command(name, parser, "python -m pipeline")
     assert not left, f"no group of this page has {left}"
 
@@ -225,7 +225,7 @@ def _command(name: str, parser: argparse.ArgumentParser, program: str) -> Iterat
     yield f"### {title}\n\n{parser.description}\n"
     examples = EXAMPLES.get(title) or " ".join([*([] if name == "train" else [name]), *_needed(parser)])
     yield "\n".join(["```sh", *(f"{program} {example}" for example in examples.splitlines()), "```\n"])
-    subcommands = pipeline.cli.subparsers(parser)
+    subcommands = pipeline.cli.recipe_option.subparsers(parser)
     rows = [row for one in parser._actions for row in _row(one)]
     for word, subparser in subcommands.items():
         before = set(rows)

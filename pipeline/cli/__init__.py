@@ -4,12 +4,12 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli.recipe_option import OWN_RECIPE, add_recipe, command_first, using_recipe
 from pipeline.store.atomic import CLOSED, UNWRITABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import ctrl_c, streams
@@ -50,50 +50,10 @@ COMMANDS = {
     "recipe": "Explain the settings of a recipe.",
 }
 
-# Commands that use no recipe, and `corpora`, to which --recipe means more.
-ON_FILES = {"scrub", "quality", "dedup", "train-tokenizer", "tokenize"}
-OWN_RECIPE = {"start", "init", "corpora", "recipe", *ON_FILES}
-
 
 def module(command: str) -> Any:
     """The module of a command, which has `add_arguments(parser)` and `run(options)`."""
     return import_module(f"pipeline.cli.{command.replace('-', '_')}")
-
-
-def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of a parser's subcommands, by their names."""
-    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(found[0].choices) if found else {}
-
-
-def _add_recipe(parser: argparse.ArgumentParser) -> None:
-    """Lets a command take a recipe, before and after the name of a subcommand."""
-    for one in (parser, *subparsers(parser).values()):
-        one.add_argument(
-            "--recipe",
-            metavar="R",
-            default=argparse.SUPPRESS,  # so that a subcommand does not undo what stands before its name
-            help="a path, or the name of a recipe that ships; default: GROUNDWORK_RECIPE, or `default`",
-        )
-
-
-@contextmanager
-def _using_recipe(recipe: str | None) -> Iterator[None]:
-    """Makes a recipe that of this command and of all that it starts."""
-    if recipe is None:
-        yield
-        return
-    from pipeline.recipe.loading import RECIPE_VARIABLE, recipe_path
-
-    before = os.environ.get(RECIPE_VARIABLE)
-    os.environ[RECIPE_VARIABLE] = str(recipe_path(recipe).absolute())
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[RECIPE_VARIABLE]
-        else:
-            os.environ[RECIPE_VARIABLE] = before
 
 
 def _disk_error(error: OSError) -> str:
@@ -109,14 +69,6 @@ def _disk_error(error: OSError) -> str:
     return f"{named}: {why}" if named else why
 
 
-def command_first(arguments: list[str]) -> list[str]:
-    """`--recipe R` behind the command, where a person has written it before the command."""
-    if arguments[:1] != ["--recipe"] or len(arguments) < 3:
-        return arguments
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return [*arguments[2:end], *arguments[:2], *arguments[end:]]
-
-
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     program = "groundwork" if Path(sys.argv[0]).name == "groundwork" else "python -m pipeline"
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
@@ -127,7 +79,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
             with loading(f"{name}: loading"):
                 module(name).add_arguments(command)
             if name not in OWN_RECIPE:
-                _add_recipe(command)
+                add_recipe(command)
     if arguments[:1] == ["inspect"]:  # which has a default subcommand
         arguments[1:] = module("inspect").completed(arguments[1:])
     return parser.parse_args(arguments)
@@ -140,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ctrl_c.raises():
             options = _parsed(arguments)
             allow_enough()
-            with _using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
+            with using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
                 module(options.command).run(options)
             sys.stdout.flush()
     except (PipelineError, TrainerError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.cli.forget import costs, forgotten_before, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
 from pipeline.cli.output import Output
-from pipeline.recipe import differences
+from pipeline.recipe import non_defaults
 from pipeline.reports import branches, tables
 from pipeline.steps.forget import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, TrainedModel, that_saw
@@ -114,7 +114,7 @@ def described(checkpoint: Checkpoint, width: int = 100) -> Iterator[str]:
     yield "\nall corpora"
     yield from _entries(((f"  {key}", _stage(assets[key])) for key in (keys.DEDUP, keys.TOKENIZER)), width)
     yield "\nsettings that differ from the defaults (--json has all)"
-    for name, settings in differences.of_recipe(recipe).items():
+    for name, settings in non_defaults.of_recipe(recipe).items():
         yield from _entries(_sections(name, settings), width)
 
 
@@ -180,7 +180,7 @@ def _weights(lineage: Mapping[str, Any]) -> str:
 def _corpus(checkpoint: Checkpoint, corpus: Mapping[str, Any]) -> Entries:
     """Where a corpus is from, and what was made of it."""
     name, assets = corpus["name"], checkpoint.lineage["assets"]
-    source = differences.of_source(corpus["source"])
+    source = non_defaults.of_source(corpus["source"])
     yield "  source", ", ".join(_setting(what, value) for what, value in source.items())
     named = {"source": "content", "revision": "revision"}
     inputs = assets[keys.raw(name)].get("inputs", {})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe import differences
+from pipeline.recipe import non_defaults
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import BASE, Recipe, RecipeError
 from pipeline.recipe.variants import load, load_all
@@ -152,7 +152,7 @@ def test_the_record_of_a_recipe_means_the_same_rules(project: Path) -> None:
         for ours, theirs in zip(recipe.rules(name)[:3], again.rules(name)[:3], strict=True):
             assert ours.model_dump() == theirs.model_dump()
         assert again.rules(name).dedup == recipe.rules(name).dedup
-    assert differences.of_recipe(recorded)["corpora"] == {
+    assert non_defaults.of_recipe(recorded)["corpora"] == {
         "web": {"dedup": False},
         "books": {"quality": {"min_doc_words": 10}, "scrub": {"ip": "all"}},
     }
