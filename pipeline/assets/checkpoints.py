@@ -62,7 +62,7 @@ def checkpoint_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
 
 def record(
     context: dg.AssetExecutionContext,
-    run: plan.Run,
+    run: plan.PlannedRun,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
     used: UsedRecipe,
@@ -94,7 +94,7 @@ def _is_recorded(
 
 def _log_entry(
     context: dg.AssetExecutionContext,
-    run: plan.Run,
+    run: plan.PlannedRun,
     key: str,
     message: Mapping[str, Any],
     samples: Sequence[Mapping[str, Any]],
@@ -160,7 +160,7 @@ def _traced(
 
 
 def note_branch(
-    context: dg.AssetExecutionContext, run: plan.Run, trunk: Mapping[str, Any], used: UsedRecipe
+    context: dg.AssetExecutionContext, run: plan.PlannedRun, trunk: Mapping[str, Any], used: UsedRecipe
 ) -> None:
     """Says in the log and in the checkpoint's entry that a training goes on from another run."""
     context.log.info(

@@ -69,7 +69,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsD
 
 
 def _facts(
-    workshop: PipelineResources, run: plan.Run, version: Version, mixture: dg.TableMetadataValue
+    workshop: PipelineResources, run: plan.PlannedRun, version: Version, mixture: dg.TableMetadataValue
 ) -> dict[str, Any]:
     """What the UI shows of a model."""
     result = plan.result(workshop.store, version)
@@ -93,7 +93,7 @@ def _facts(
     }
 
 
-def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run: plan.Run) -> Version:
+def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run: plan.PlannedRun) -> Version:
     """Trains to the last step, and returns the finished run."""
     workshop.check_nodes()
     plan.check(workshop.store, workshop.recipe)
@@ -107,7 +107,7 @@ def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run
     return plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
 
 
-def _pictures(run: plan.Run, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
+def _pictures(run: plan.PlannedRun, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
     """Drawn once for each version: a long run has many metrics to read."""
 
     def draw() -> dict[str, str]:

@@ -27,7 +27,7 @@ OF_A_STEP = ("evaluation", "checkpoint")  # messages that may come of a later st
 LEAST_SECONDS, SHARE = 15.0, 30  # between two entries; of the time so far, where that is more
 
 
-def rows_command(run: plan.Run, step: int, used: UsedRecipe) -> str:
+def rows_command(run: plan.PlannedRun, step: int, used: UsedRecipe) -> str:
     """The command that lists the documents of a step."""
     return used.meant(f"`python -m pipeline lineage {step_name(run.name, step)} --step {step} --losses`")
 
@@ -49,7 +49,7 @@ def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
 class Progress:
     """Adds entries while a run trains, of a few kB: about 100 in the first hour, 250 in a week."""
 
-    def __init__(self, context: dg.AssetExecutionContext, run: plan.Run, used: UsedRecipe = OWN):
+    def __init__(self, context: dg.AssetExecutionContext, run: plan.PlannedRun, used: UsedRecipe = OWN):
         self._context, self._run, self._used = context, run, used
         self._begun = self._due = time.monotonic()
         self._validation: Mapping[str, Any] = {}

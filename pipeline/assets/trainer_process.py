@@ -38,7 +38,11 @@ class TrainerProcess:
     """
 
     def __init__(
-        self, context: dg.AssetExecutionContext, run: plan.Run, launcher: Launcher, used: UsedRecipe = OWN
+        self,
+        context: dg.AssetExecutionContext,
+        run: plan.PlannedRun,
+        launcher: Launcher,
+        used: UsedRecipe = OWN,
     ):
         self.context = context
         self.run = run

@@ -7,7 +7,7 @@ from pipeline.recipe.loading import load_recipe, recipe_path
 from pipeline.steps.forget import certificate
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.holding_forgotten import delete, holding
-from pipeline.store.cleanup.runs import Limits
+from pipeline.store.cleanup.old_runs import Limits
 from pipeline.store.forgotten import of_all, requests
 from pipeline.store.store import Store
 from trainer.system import terminal

@@ -13,7 +13,7 @@ from pipeline.recipe.yaml_model import RecipeSettings
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.quality import PROFILES
 from pipeline.store import variant_names, variant_seeds
-from pipeline.store.cleanup.runs import Limits
+from pipeline.store.cleanup.old_runs import Limits
 from pipeline.store.errors import PipelineError
 from trainer.system.paths import at_home
 

@@ -13,7 +13,7 @@ from pipeline.recipe.post_training import JOBS
 from pipeline.steps.stages import asset_of, kind_of
 from pipeline.store import keys, last_versions, variant_names
 from pipeline.store.cleanup.gc import published
-from pipeline.store.cleanup.runs import intact, whole_lineage
+from pipeline.store.cleanup.old_runs import intact, whole_lineage
 from pipeline.store.damage import Damage, Look, inspect, remedy
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST

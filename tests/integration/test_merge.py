@@ -18,7 +18,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.cleanup.holding_forgotten import holding
-from pipeline.store.cleanup.runs import Limits
+from pipeline.store.cleanup.old_runs import Limits
 from pipeline.store.errors import PipelineError
 from pipeline.store.forgotten import among
 from pipeline.store.training_runs import checkpoint_name, run_histories

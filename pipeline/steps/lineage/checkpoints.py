@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store import keys
-from pipeline.store.cleanup.runs import lineage_in
+from pipeline.store.cleanup.old_runs import lineage_in
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.keys import RUNS, Key
 from pipeline.store.store import Store

@@ -29,7 +29,7 @@ VERSION = "merge-1"
 log = logging.getLogger(__name__)
 
 
-def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> Version:
+def of_recipe(store: Store, recipe: Recipe, run: plan.PlannedRun, trained: Version) -> Version:
     """The mean that the recipe asks for of a training. Raises PipelineError if checkpoints are gone."""
     steps = run.config.training.averaged_steps
     saved = list(map(RunDirectory(run.config.run_dir).checkpoint, steps))
@@ -46,13 +46,13 @@ def of_recipe(store: Store, recipe: Recipe, run: plan.Run, trained: Version) -> 
     return merged(store, work, saved, weights=None, name=name, seconds=trained.seconds)
 
 
-def run_of(store: Store, version: Version) -> plan.Run:
+def run_of(store: Store, version: Version) -> plan.PlannedRun:
     """The run that holds a mean."""
     run_dir = plan.result(store, version)["run_dir"]
     config = load_run_config(run_dir / "config.yaml").model_copy(update={"run_dir": run_dir})
     manifest = version.manifest
     work = Work(version.key, manifest["code_version"], manifest["params"], manifest["inputs"])
-    return plan.Run(work, config)
+    return plan.PlannedRun(work, config)
 
 
 def reported(store: Store, version: Version) -> dict[str, Any]:

@@ -38,7 +38,7 @@ RESULTS = ("step", "tokens", "loss", "validation_loss", "perplexity", "bits_per_
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """A training run. The same work has the same directory, so an interrupted run is found again and resumed.
 
     Settings that do not change what is learned (how often to save, what to sample) may change in between.
@@ -62,7 +62,7 @@ class Run:
         return self.config_path
 
 
-def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
+def plan(store: Store, recipe: Recipe, name: str = "") -> PlannedRun:
     """The run that the recipe describes on its shards, called `name` or as the recipe. Raises PipelineError
     when there is nothing to train or validate on.
     """
@@ -85,7 +85,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> Run:
         runs=store.root / RUNS,
         lineage=record.of_recipe(store, recipe) | initial_weights.origin(store, training),
     )
-    return Run(work, config)
+    return PlannedRun(work, config)
 
 
 def _first_name(run_dir: Path) -> str:
@@ -235,7 +235,7 @@ def _corpus_shards(version: Version, name: str, share: float) -> CorpusShards:
     )
 
 
-def finish(store: Store, run: Run, checkpoint: Mapping[str, Any], seconds: float) -> Version:
+def finish(store: Store, run: PlannedRun, checkpoint: Mapping[str, Any], seconds: float) -> Version:
     """Publishes the finished run. `checkpoint`: what the trainer reported of its last checkpoint. `seconds`:
     how long the trainer took in all its attempts.
     """
@@ -268,7 +268,7 @@ def check(store: Store, recipe: Recipe) -> None:
 
 
 @contextmanager
-def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], None]]:
+def at_hand(store: Store, recipe: Recipe, run: PlannedRun) -> Iterator[Callable[[], None]]:
     """While this lasts, all files that the trainer reads are on this machine, nobody removes the run, and
     what the trainer saves is brought to the store. Yields a function that raises ClaimLostError once another
     machine may train the run. Raises PipelineError.
@@ -281,7 +281,7 @@ def at_hand(store: Store, recipe: Recipe, run: Run) -> Iterator[Callable[[], Non
         yield check_claim
 
 
-def _fetch_shared_state(store: Store, run: Run) -> None:
+def _fetch_shared_state(store: Store, run: PlannedRun) -> None:
     """Fetches the newest state of another run that this run can go on from. Of that state, only the small
     files were on this machine.
     """

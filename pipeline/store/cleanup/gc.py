@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.store import keys, last_versions, locks
-from pipeline.store.cleanup.runs import (
+from pipeline.store.cleanup.old_runs import (
     Limits,
-    TrainingRun,
+    StoredRun,
     intact,
     old_runs,
     surplus_checkpoints,
@@ -62,7 +62,7 @@ class Use:
 
 
 def find(
-    store: Versions, limits: Limits = NO_LIMITS, runs: Sequence[TrainingRun] | None = None
+    store: Versions, limits: Limits = NO_LIMITS, runs: Sequence[StoredRun] | None = None
 ) -> list[Garbage]:
     """The garbage that could be removed now. `runs`: the training runs, if they were read already."""
     garbage = retirable(store, limits, runs)
@@ -102,7 +102,7 @@ def _left_files(store: Versions, removed: Sequence[Path]) -> Iterator[Garbage]:
             yield Garbage(_place(store, path), (path,), why="a killed process left it")
 
 
-def retirable(store: Versions, limits: Limits, runs: Sequence[TrainingRun] | None = None) -> list[Garbage]:
+def retirable(store: Versions, limits: Limits, runs: Sequence[StoredRun] | None = None) -> list[Garbage]:
     """The runs and checkpoints that the limits do not keep."""
     if limits.runs is None and limits.checkpoints is None:
         return []

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import Garbage, bytes_below, discard, published, retire
-from pipeline.store.cleanup.runs import TrainingRun, training_runs
+from pipeline.store.cleanup.old_runs import StoredRun, training_runs
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import MANIFEST, reports_on
 from pipeline.store.forgotten import Among, part_names
@@ -33,7 +33,7 @@ class Holding:
     """
 
     versions: list[Version]
-    runs: list[TrainingRun]
+    runs: list[StoredRun]
     unfinished: list[Path]
 
     def of(self, stage: str) -> list[Version]:
@@ -89,7 +89,7 @@ def holding(store: Versions, among: Among, tokenizers: bool = False) -> Holding:
     return Holding([versions[path] for path in held], runs, [path for path in paths if path not in versions])
 
 
-def _trained_on(run: TrainingRun) -> Iterator[tuple[str, str]]:
+def _trained_on(run: StoredRun) -> Iterator[tuple[str, str]]:
     """Key and data version of what a run was trained on, itself or through the weights it started from, or of
     which it is a mean.
     """

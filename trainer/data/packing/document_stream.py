@@ -40,7 +40,7 @@ TOGETHER = 1 << 20  # pieces whose hashes are given at a time
 log = logging.getLogger("trainer")
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """Tokens of the corpus in one piece; `begins` says whether they are the first of the piece."""
 
     start: int
@@ -66,7 +66,7 @@ class DocumentStream:
         self._starts, self.lengths, self._contents = starts, lengths, contents.reshape(-1, 2)
         self._epochs: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def runs(self, begin: int, count: int) -> Iterator[Run]:
+    def runs(self, begin: int, count: int) -> Iterator[Stretch]:
         """Where `count` tokens of the stream, from token `begin` on, lie in the corpus."""
         epoch, at = divmod(begin, self.num_tokens)
         pieces, ends = self._epoch(epoch)
@@ -77,7 +77,7 @@ class DocumentStream:
                 pieces, ends = self._epoch(epoch)
             piece, left = int(pieces[number]), int(ends[number]) - at
             skipped, length = int(self.lengths[piece]) - left, min(left, count)
-            yield Run(int(self._starts[piece]) + skipped, length, not skipped)
+            yield Stretch(int(self._starts[piece]) + skipped, length, not skipped)
             number, at, count = number + 1, at + length, count - length
 
     def places(self, begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:

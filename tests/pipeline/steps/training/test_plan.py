@@ -60,7 +60,7 @@ def make_shards(store: Store, recipe: Recipe) -> None:
         tokenize(store, ENGINE, name, HELD_OUT)
 
 
-def finish(store: Store, run: plan.Run, seconds: float = 1.0) -> Version:
+def finish(store: Store, run: plan.PlannedRun, seconds: float = 1.0) -> Version:
     """Publishes a run as if its trainer had said that it is done."""
     checkpoint = run.config.run_dir / "checkpoints" / "step-00000032"
     checkpoint.mkdir(parents=True)
@@ -145,7 +145,7 @@ def test_weights_to_go_on_from_lie_beside_the_recipe_and_decide_the_run_by_what_
     weights.mkdir()
     (weights / "config.json").write_text("{}")
 
-    def run(place: str = "base") -> plan.Run:
+    def run(place: str = "base") -> plan.PlannedRun:
         path.write_text(yaml.safe_dump(recipe(pretrained={"path": place}).model_dump(mode="json")))
         return plan.plan(store, load_recipe(path))
 

@@ -14,7 +14,7 @@ import yaml
 from pipeline.cli import main
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
-from pipeline.store.cleanup.runs import Limits
+from pipeline.store.cleanup.old_runs import Limits
 from pipeline.store.draft import Draft
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key

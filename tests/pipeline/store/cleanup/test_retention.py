@@ -23,7 +23,7 @@ from pipeline.steps.lineage.checkpoints import checkpoint
 from pipeline.steps.training import plan
 from pipeline.store import keys, last_versions
 from pipeline.store.cleanup import gc
-from pipeline.store.cleanup.runs import MADE_FROM_RUN, Limits, old_runs, training_runs
+from pipeline.store.cleanup.old_runs import MADE_FROM_RUN, Limits, old_runs, training_runs
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
@@ -68,7 +68,7 @@ def store(one_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return store
 
 
-def trained(store: Store, seed: int, exported: bool = True, **training: Any) -> plan.Run:
+def trained(store: Store, seed: int, exported: bool = True, **training: Any) -> plan.PlannedRun:
     """A finished run, as old as its seed is small, with two checkpoints, evaluated and exported."""
     run = plan.plan(store, recipe("first", seed=seed, **training))
     run.write_config()
@@ -100,7 +100,7 @@ def enforce(store: Store, limits: Limits) -> list[str]:
     return [item.place for item in gc.retirable(store, limits) if gc.retire(store, item)]
 
 
-def name(run: plan.Run) -> str:
+def name(run: plan.PlannedRun) -> str:
     return run.config.run_dir.name
 
 

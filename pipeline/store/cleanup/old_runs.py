@@ -43,7 +43,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class TrainingRun:
+class StoredRun:
     """A training run on disk. `paths`: everything that belongs to it; `base`: the weights that it started
     from, if they are files; `active`: when it last wrote something, in seconds since 1970.
     """
@@ -72,7 +72,7 @@ class TrainingRun:
         return any(path.is_relative_to(own) for own in self.paths)
 
 
-def training_runs(store: Versions) -> list[TrainingRun]:
+def training_runs(store: Versions) -> list[StoredRun]:
     """All training runs, the newest first; also those whose directory was deleted by hand."""
     store.files.pull_runs()
     models = {version.path.name: version for version in store.newest_first(keys.PRETRAINED_MODEL)}
@@ -91,7 +91,7 @@ def training_runs(store: Versions) -> list[TrainingRun]:
     return sorted(runs, key=lambda run: (-run.active, run.directory.name))
 
 
-def _described(directory: Path, made: list[Path]) -> TrainingRun:
+def _described(directory: Path, made: list[Path]) -> StoredRun:
     lineage: dict[str, Any] = {}
     base = None
     if (directory / "config.yaml").exists():
@@ -104,7 +104,7 @@ def _described(directory: Path, made: list[Path]) -> TrainingRun:
         with intact(exports[0] / "lineage.json") as found:
             lineage = whole_lineage(exports[0] / "lineage.json", found)
     written = [directory / "config.yaml", directory / "metrics.jsonl", *(path / MANIFEST for path in made)]
-    return TrainingRun(
+    return StoredRun(
         directory,
         lineage,
         (*([directory] if directory.exists() else []), *made),
@@ -151,14 +151,14 @@ def intact(path: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def old_runs(store: Versions, runs: Sequence[TrainingRun], limits: Limits) -> list[TrainingRun]:
+def old_runs(store: Versions, runs: Sequence[StoredRun], limits: Limits) -> list[StoredRun]:
     """The runs that the limits do not keep, the newest first, of `runs`, which are all of a store. A run
     stays while it is in use or in progress, if it has a pinned checkpoint or is needed, and if a run that
     stays started from its weights.
     """
     if limits.runs is None:
         return []
-    by_variant: dict[tuple[str, str, bool], list[TrainingRun]] = {}
+    by_variant: dict[tuple[str, str, bool], list[StoredRun]] = {}
     for run in runs:  # a mean is in no training's place
         variant = (run.recipe, run.lineage.get("variant", ""), MERGED in run.lineage)
         by_variant.setdefault(variant, []).append(run)
@@ -180,14 +180,14 @@ def old_runs(store: Versions, runs: Sequence[TrainingRun], limits: Limits) -> li
     return old
 
 
-def _is_in_progress(run: TrainingRun) -> bool:
+def _is_in_progress(run: StoredRun) -> bool:
     if not run.exported and time.time() - run.active < IDLE_SECONDS:
         return True
     with locks.idle_run(run.directory) as nobody_works:
         return not nobody_works
 
 
-def surplus_checkpoints(runs: Sequence[TrainingRun], limits: Limits) -> Iterator[tuple[TrainingRun, Path]]:
+def surplus_checkpoints(runs: Sequence[StoredRun], limits: Limits) -> Iterator[tuple[StoredRun, Path]]:
     """The checkpoints beyond the newest ones of each exported run of a store. Those that are pinned or that
     `checkpoint.keep_every_tokens` asks for stay, and so do all of a run whose weights another started from.
     """
