@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from pipeline.assets.metadata import materialized, table
-from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, SAVED, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, SAVED, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, planned, read
 from pipeline.steps.stages import final_assets
@@ -195,7 +195,7 @@ def add_entry(
     context.log_event(dg.AssetMaterialization(asset, partition=name, metadata=metadata, tags=tags))
 
 
-def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> list[str]:
+def update_weights(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> list[str]:
     """Compares the checkpoints that Dagster knows with those on disk: updates the partitions to evaluate, and
     notes on each entry whether its weights were deleted. Returns the names of those on disk.
     """

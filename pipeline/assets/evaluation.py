@@ -15,7 +15,7 @@ from pipeline.assets.asset import asset, check_results, given, user_errors_as_fa
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.run_request import EVALUATE
-from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.model import benchmark, evaluate, tuned_model_text
@@ -105,7 +105,7 @@ def _spec(used: UsedRecipe, key: str, *, version: str, description: str) -> dg.A
     )
 
 
-def evaluate_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
+def evaluate_job(shown: str, used: UsedRecipe) -> dg.JobDefinition:
     """Evaluates the checkpoint that the partition names. Only checkpoints on disk are partitions. The
     description of the job ends in `shown`.
     """

@@ -63,7 +63,7 @@ def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None)
     recipes = load_all(used.path)
     recipe = recipes[BASE]
     partitions = {
-        section: VariantPartitions(recipes, section, used) for section in ("", *recipe.post_training.sections)
+        section: VariantPartitions(recipes, used, section) for section in ("", *recipe.post_training.sections)
     }
     made = _assets(recipe, used, partitions)
     # In the description of each job: which experiment these pages are about.

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from pipeline.assets.used_recipe import CHECKPOINT, OWN, SAVED, UsedRecipe
+from pipeline.assets.used_recipe import CHECKPOINT, SAVED, UsedRecipe
 from pipeline.recipe import variants
 from pipeline.recipe.recipe import BASE
 from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict, verdict_text
@@ -55,7 +55,7 @@ def leaderboard_spec(used: UsedRecipe) -> dg.AssetSpec:
     )
 
 
-def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe = OWN) -> None:
+def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> None:
     """Adds an entry if what it shows has changed. An unreadable store or recipe is only logged."""
     try:
         _update(instance, store, used)

@@ -10,7 +10,7 @@ from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import TAG_LENGTH, TRAINING_TAG, PipelineResources
 from pipeline.assets.trainer_process import TrainerProcess
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import branches
 from pipeline.reports.images import as_text, inline, sparkline
@@ -32,7 +32,7 @@ TRAINED = {
 }
 
 
-def pretrained_model_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefinition:
+def pretrained_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
     """The finished training run, or the mean of its last checkpoints. An interrupted run resumes from its
     newest complete checkpoint.
     """

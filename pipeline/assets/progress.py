@@ -9,7 +9,7 @@ import dagster as dg
 
 from pipeline.assets import checkpoints
 from pipeline.assets.asset import StoppedError
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import sparkline
 from pipeline.steps.stages import final_assets
@@ -49,7 +49,7 @@ def progress_spec(recipe: Recipe, used: UsedRecipe) -> dg.AssetSpec:
 class Progress:
     """Adds entries while a run trains, of a few kB: about 100 in the first hour, 250 in a week."""
 
-    def __init__(self, context: dg.AssetExecutionContext, run: plan.PlannedRun, used: UsedRecipe = OWN):
+    def __init__(self, context: dg.AssetExecutionContext, run: plan.PlannedRun, used: UsedRecipe):
         self._context, self._run, self._used = context, run, used
         self._begun = self._due = time.monotonic()
         self._validation: Mapping[str, Any] = {}

@@ -10,7 +10,7 @@ from pipeline.assets import stage_facts
 from pipeline.assets.asset import asset, check_results, given, user_errors_as_failures
 from pipeline.assets.metadata import breakdown_table, materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.sections import Corpus
 from pipeline.steps import stages
@@ -21,7 +21,7 @@ from pipeline.store.keys import Key
 from trainer.system import terminal
 
 
-def stage_assets(recipe: Recipe, job: str, used: UsedRecipe = OWN) -> list[dg.AssetsDefinition]:
+def stage_assets(recipe: Recipe, job: str, used: UsedRecipe) -> list[dg.AssetsDefinition]:
     """The assets of a recipe that are first made by this job."""
     found = stages.of_recipe(recipe)
     return [

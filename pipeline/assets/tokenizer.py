@@ -8,7 +8,7 @@ from pydantic import Field
 from pipeline.assets.asset import asset
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.tokens import tokenizer_fit
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
@@ -21,7 +21,7 @@ class TokenizerConfig(dg.Config):
     retrain: bool = Field(default=False, description="Train a new tokenizer on the corpora as they are now.")
 
 
-def tokenizer_asset(recipe: Recipe, used: UsedRecipe = OWN) -> dg.AssetsDefinition:
+def tokenizer_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
     """The frozen tokenizer, which is reused when the corpora change."""
 
     (stage,) = FrozenTokenizer.all_of(recipe)

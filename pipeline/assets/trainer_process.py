@@ -13,7 +13,7 @@ from pipeline.assets.asset import StoppedError
 from pipeline.assets.operations import alerts
 from pipeline.assets.pipes_reader import TrainerMessages
 from pipeline.assets.progress import SHOWN_BY_THE_BAR, Bar, Progress, rows_command
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Stopwatch
 from pipeline.steps.training.launcher import Launcher
@@ -38,11 +38,7 @@ class TrainerProcess:
     """
 
     def __init__(
-        self,
-        context: dg.AssetExecutionContext,
-        run: plan.PlannedRun,
-        launcher: Launcher,
-        used: UsedRecipe = OWN,
+        self, context: dg.AssetExecutionContext, run: plan.PlannedRun, launcher: Launcher, used: UsedRecipe
     ):
         self.context = context
         self.run = run

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from pipeline.assets.operations.run_request import PARTITION_TAG
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import BASE, Recipe
 from pipeline.recipe.variants import in_section
 from pipeline.steps.recipe_versions import differing
@@ -19,7 +19,7 @@ class VariantPartitions:
     variants, no asset has partitions.
     """
 
-    def __init__(self, recipes: Mapping[str, Recipe], section: str = "", used: UsedRecipe = OWN):
+    def __init__(self, recipes: Mapping[str, Recipe], used: UsedRecipe, section: str = ""):
         self._partitions = dg.StaticPartitionsDefinition(list(recipes))
         self._stages, self._section = differing(in_section(recipes, section)), section
         self._used = used

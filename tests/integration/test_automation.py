@@ -17,6 +17,7 @@ import pytest
 from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import CHANGE_TAG
+from pipeline.assets.used_recipe import OWN
 from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from tests.integration.project import Project, make_project
@@ -171,7 +172,7 @@ def test_a_change_waits_for_a_run_that_may_follow_it_but_not_for_a_training(site
     def started(job: str) -> dg.DagsterRun:
         definition = site.definitions.resolve_job_def(job)
         run = site.instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
-        orphaned_runs.claim(site.instance, run)
+        orphaned_runs.claim(site.instance, run, OWN)
         return run
 
     site.change()

@@ -32,13 +32,13 @@ from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.edited_recipe import RELOAD
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import alert_sensors
-from pipeline.assets.used_recipe import UsedRecipe
+from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
 from tests.servers import serving
 
-run_failed, training_finished, disk_nearly_full = alert_sensors()
+run_failed, training_finished, disk_nearly_full = alert_sensors(OWN)
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ import time, dagster as dg
 from pipeline.assets.operations import orphaned_runs
 with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     (run,) = instance.get_runs()
-    orphaned_runs.claim(instance, run)
+    orphaned_runs.claim(instance, run, OWN)
     instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "model")
     print("claimed", flush=True)
     time.sleep(60)
@@ -317,7 +317,7 @@ def scrubbed() -> None: ...
 
 @dg.asset(key=["corpora", "notes", "quality"], deps=[scrubbed])
 def quality(context: dg.AssetExecutionContext) -> None:
-    orphaned_runs.claim(context.instance, context.run)
+    orphaned_runs.claim(context.instance, context.run, OWN)
     os._exit(0)
 
 with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
@@ -350,7 +350,7 @@ def test_the_page_of_a_job_lists_each_run_once_wherever_it_was_started(tmp_path:
             for origin in (from_ui, None)
         ]
         for run in runs:
-            orphaned_runs.claim(instance, run)
+            orphaned_runs.claim(instance, run, OWN)
         of_the_page = dg.RunsFilter(
             job_name="train", tags={".dagster/repository": "__repository__@pipeline.definitions"}
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from pipeline.assets.operations import dagster_storages
-from pipeline.assets.used_recipe import OWN, RECIPE_TAG, UsedRecipe
+from pipeline.assets.used_recipe import RECIPE_TAG, UsedRecipe
 from pipeline.dagster_internals import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def executes_one_step(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return any(event.engine_event_data.metadata["pid"].value == str(os.getpid()) for event in events)
 
 
-def claim(instance: dg.DagsterInstance, run: dg.DagsterRun, used: UsedRecipe = OWN) -> None:
+def claim(instance: dg.DagsterInstance, run: dg.DagsterRun, used: UsedRecipe) -> None:
     """Tags the run with the process that executes it, and gives a run from a terminal what one from the UI
     has from the beginning: a code location, without which the UI's first page leaves it out. A project of
     somebody else's has a name that is not known here.

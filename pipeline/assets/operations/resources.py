@@ -277,7 +277,7 @@ class PipelineResources(dg.ConfigurableResource):
             self.engine.close()
 
 
-def with_values_of(recipe: Recipe, used: UsedRecipe = OWN) -> PipelineResources:
+def with_values_of(recipe: Recipe, used: UsedRecipe) -> PipelineResources:
     """The resources that the Launchpad opens with: the recipe's values of the knobs, and no name and notes.
     Their class knows the recipe, because Dagster makes each instance from the settings alone.
     """

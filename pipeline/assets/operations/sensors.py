@@ -9,7 +9,7 @@ from pipeline.assets.asset import given
 from pipeline.assets.operations import alerts, dagster_storages, orphaned_runs
 from pipeline.assets.operations.resources import TRAINING_TAG, PipelineResources
 from pipeline.assets.operations.run_request import EVALUATE, PARTITION_TAG, trains
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import ObservedSource, State
 from pipeline.store import keys
@@ -25,7 +25,7 @@ CHECKPOINT_SAVED = "checkpoint_saved"
 RECENT = 100  # runs, among which the newest training is looked for
 
 
-def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe = OWN) -> dg.SensorDefinition:
+def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe) -> dg.SensorDefinition:
     """Observes the corpora every two minutes. Evaluation sets are observed in each run.
 
     Waits for a run of the same job, which may be following the change already. A change whose run failed is
@@ -64,9 +64,7 @@ def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe = OWN) ->
     return _sensor
 
 
-def nightly_schedule(
-    assets: list[dg.AssetKey], timezone: str, used: UsedRecipe = OWN
-) -> dg.ScheduleDefinition:
+def nightly_schedule(assets: list[dg.AssetKey], timezone: str, used: UsedRecipe) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI. Retries what failed during the day. Skips the night while a
     run of the same job is in progress.
     """
@@ -91,7 +89,7 @@ def nightly_schedule(
     return _schedule
 
 
-def new_checkpoint_sensor(used: UsedRecipe = OWN) -> dg.SensorDefinition:
+def new_checkpoint_sensor(used: UsedRecipe) -> dg.SensorDefinition:
     """Notes which checkpoints are on disk, and which runs wait for the GPU. Evaluations wait while a training
     run is in progress: it measures the validation loss itself, and soon deletes its older checkpoints.
     """
@@ -189,7 +187,7 @@ def _canceled_training(instance: dg.DagsterInstance) -> str:
     return ""
 
 
-def alert_sensors(used: UsedRecipe = OWN) -> list[dg.SensorDefinition]:
+def alert_sensors(used: UsedRecipe) -> list[dg.SensorDefinition]:
     """Alerts of failed runs, of trained models, and of a full disk."""
 
     @dg.run_failure_sensor(

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from pipeline.assets.asset import given, user_errors_as_failures
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.used_recipe import OWN, UsedRecipe
+from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.verification import longest_unread, stored, verify
 from pipeline.store.errors import PipelineError
 
@@ -25,7 +25,7 @@ class VerifyConfig(dg.Config):
     )
 
 
-def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
+def verify_job(shown: str, used: UsedRecipe) -> dg.JobDefinition:
     """Fails when something is damaged, so that an alert is sent. The description ends in `shown`."""
 
     @dg.op(
@@ -58,7 +58,7 @@ def verify_job(shown: str, used: UsedRecipe = OWN) -> dg.JobDefinition:
     return _job
 
 
-def daily_schedule(job: dg.JobDefinition, timezone: str, used: UsedRecipe = OWN) -> dg.ScheduleDefinition:
+def daily_schedule(job: dg.JobDefinition, timezone: str, used: UsedRecipe) -> dg.ScheduleDefinition:
     """Off until somebody turns it on in the UI."""
     return dg.ScheduleDefinition(
         name=used.name("daily_verify"),

@@ -76,14 +76,14 @@ def deleted(instance: dg.DagsterInstance) -> list[str]:
 def test_a_deleted_checkpoint_is_noted_once_and_can_no_longer_be_evaluated(
     store: Store, instance: dg.DagsterInstance
 ) -> None:
-    assert update_weights(instance, store) == [FIRST, SECOND, THIRD]
+    assert update_weights(instance, store, OWN) == [FIRST, SECOND, THIRD]
     assert partitions(instance, ON_DISK) == partitions(instance, EVALUATED) == [FIRST, SECOND, THIRD]
     assert not deleted(instance)
     evaluated(instance, FIRST)
     for key in (FIRST, SECOND):
         shutil.rmtree(directory(store, key))
     for _ in range(2):
-        assert update_weights(instance, store) == [THIRD]
+        assert update_weights(instance, store, OWN) == [THIRD]
         assert partitions(instance, SAVED) == [FIRST, SECOND, THIRD]
         assert partitions(instance, ON_DISK) == [THIRD]
         assert partitions(instance, EVALUATED) == [FIRST, THIRD]  # not the one that nobody can evaluate
@@ -97,14 +97,14 @@ def test_an_entry_that_a_person_reported_is_noted_as_deleted_and_stops_nothing(
     for key in (FIRST, SECOND):  # "Report materialization" in the UI
         instance.report_runless_asset_event(dg.AssetMaterialization(KEY, partition=key))
     for _ in range(2):
-        assert update_weights(instance, store) == [SECOND, THIRD]
+        assert update_weights(instance, store, OWN) == [SECOND, THIRD]
         assert deleted(instance) == [FIRST]
 
 
 def test_the_checkpoints_of_another_store_are_not_taken_for_deleted(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    assert update_weights(instance, Store(tmp_path / "other")) == []
+    assert update_weights(instance, Store(tmp_path / "other"), OWN) == []
     assert not partitions(instance, ON_DISK) and not deleted(instance)
 
 
@@ -124,7 +124,7 @@ def test_a_kept_checkpoint_answers_benchmarks_that_a_recipe_named_after_its_eval
     evaluated(instance, SECOND)
     instance.report_runless_asset_event(dg.AssetMaterialization(BENCHMARKS_KEY, partition=SECOND))
     with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-        result = new_checkpoint_sensor()(context)
+        result = new_checkpoint_sensor(OWN)(context)
     assert isinstance(result, dg.SensorResult)
     asked = {(request.run_key, request.partition_key) for request in result.run_requests or ()}
     assert asked == {(THIRD, THIRD), (f"benchmarks of {FIRST}", FIRST)}
@@ -137,7 +137,7 @@ def test_an_evaluation_that_failed_is_asked_for_once_more(
 
     def asked() -> set[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor()(context)
+            result = new_checkpoint_sensor(OWN)(context)
         assert isinstance(result, dg.SensorResult)
         return {request.run_key for request in result.run_requests or () if request.partition_key == FIRST}
 
@@ -157,14 +157,14 @@ def test_a_checkpoint_whose_evaluation_a_person_canceled_is_named_and_not_asked_
 
     def tick() -> tuple[set[str | None], str]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor()(context)
+            result = new_checkpoint_sensor(OWN)(context)
         assert isinstance(result, dg.SensorResult)
         said = result.skip_reason.skip_message if isinstance(result.skip_reason, dg.SkipReason) else ""
         return {request.run_key for request in result.run_requests or ()}, said or ""
 
     def started(key: str, sensor: str) -> None:
         tags = {"dagster/sensor_name": sensor, "dagster/run_key": key, "dagster/partition": key}
-        instance.create_run_for_job(evaluate_job(""), status=dg.DagsterRunStatus.CANCELED, tags=tags)
+        instance.create_run_for_job(evaluate_job("", OWN), status=dg.DagsterRunStatus.CANCELED, tags=tags)
 
     assert tick() == ({FIRST, SECOND}, "")
     started(FIRST, "checkpoint_saved")
@@ -221,12 +221,12 @@ def test_a_run_that_waits_for_the_pool_is_tagged_with_the_run_that_has_it(
 
     def told() -> list[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            new_checkpoint_sensor()(context)
+            new_checkpoint_sensor(OWN)(context)
         return [instance.get_run_by_id(run.run_id).tags.get("waits for") for run in (trains, waits)]
 
     instance.event_log_storage.set_concurrency_slots("gpu", 1)
     for run in (trains, waits):
-        orphaned_runs.claim(instance, run)
+        orphaned_runs.claim(instance, run, OWN)
         instance.event_log_storage.claim_concurrency_slot("gpu", run.run_id, "pretrained_model")
     assert told() == [None, f"run {trains.run_id[:8]}, pool gpu"]
     instance.event_log_storage.free_concurrency_slots_for_run(trains.run_id)
@@ -249,9 +249,9 @@ def test_no_evaluation_is_asked_for_while_any_job_trains(
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / "tiny.yaml"))
     training = dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job))
     run = instance.create_run_for_job(training, status=dg.DagsterRunStatus.STARTED)
-    orphaned_runs.claim(instance, run)
+    orphaned_runs.claim(instance, run, OWN)
     with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-        result = new_checkpoint_sensor()(context)
+        result = new_checkpoint_sensor(OWN)(context)
     assert isinstance(result, dg.SensorResult)
     assert result.skip_reason and "a training run is in progress" in str(result.skip_reason)
 
@@ -269,7 +269,7 @@ def test_the_checkpoints_of_a_canceled_training_are_not_evaluated_before_the_nex
 
     def asked() -> set[str | None]:
         with dg.build_sensor_context(instance, resources={"workshop": PipelineResources()}) as context:
-            result = new_checkpoint_sensor()(context)
+            result = new_checkpoint_sensor(OWN)(context)
         assert isinstance(result, dg.SensorResult)
         return {request.partition_key for request in result.run_requests or ()}
 
@@ -285,7 +285,7 @@ def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.Execute
     """A run of the job `evaluate`."""
     job = dg.Definitions(
         assets=[checkpoint_evaluation_spec(OWN)],
-        jobs=[evaluate_job("")],
+        jobs=[evaluate_job("", OWN)],
         resources={"workshop": PipelineResources()},
     ).resolve_job_def("evaluate")
     return job.execute_in_process(instance=instance, tags=tags, raise_on_error=False)
@@ -295,7 +295,7 @@ def evaluation(instance: dg.DagsterInstance, tags: dict[str, str]) -> dg.Execute
 def test_a_checkpoint_that_is_deleted_while_its_evaluation_waits_is_not_a_failure(
     store: Store, instance: dg.DagsterInstance, started_by: str
 ) -> None:
-    update_weights(instance, store)
+    update_weights(instance, store, OWN)
     shutil.rmtree(directory(store, SECOND))
     result = evaluation(instance, {"dagster/partition": SECOND, started_by: "something"})
     assert result.success

@@ -12,6 +12,7 @@ import yaml
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
 from pipeline.assets.tokenizer import tokenizer_asset
+from pipeline.assets.used_recipe import OWN
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.store import keys
 from pipeline.store.store import Store
@@ -51,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
     monkeypatch.setenv(RECIPE_VARIABLE, str(path))
     recipe = load_recipe(path)
     definitions = dg.Definitions(
-        assets=[*stage_assets(recipe, "corpus"), tokenizer_asset(recipe)],
+        assets=[*stage_assets(recipe, "corpus", OWN), tokenizer_asset(recipe, OWN)],
         jobs=[dg.define_asset_job("both", ["dedup", "tokenizer"])],
         resources={"workshop": PipelineResources()},
     )

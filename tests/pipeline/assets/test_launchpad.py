@@ -57,7 +57,7 @@ def test_the_launchpad_opens_with_the_values_of_the_recipe_also_beside_variants(
     @dg.asset(partitions_def=dg.StaticPartitionsDefinition(list(load_all(file))))
     def model(workshop: PipelineResources) -> None: ...
 
-    workshop = with_values_of(load_recipe(file))
+    workshop = with_values_of(load_recipe(file), OWN)
     job = dg.Definitions(
         assets=[model],
         jobs=[dg.define_asset_job("train", [model])],
@@ -96,7 +96,7 @@ def test_a_run_is_called_by_its_name_or_by_its_recipe_variant_and_settings(file:
     assert PipelineResources().called == "mine"
     assert PipelineResources(name="first try").called == "first try"
     assert PipelineResources(overrides={"training": {"seed": 7}}).called == "mine seed 7"
-    variant = with_values_of(recipe)
+    variant = with_values_of(recipe, OWN)
     variant._variant = "fast"
     assert variant.called == "mine fast" and variant.recipe.training.seed == 5
 
@@ -105,7 +105,7 @@ def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path
     """The partition of a run is not known before it is launched."""
     wide = {"training": {"model": {"d_model": 96, "n_heads": 3}}}
     file.write_text(yaml.safe_dump(RECIPE | {"variants": {"wide": wide}}))
-    definition = checked(with_values_of(load_recipe(file)))
+    definition = checked(with_values_of(load_recipe(file), OWN))
 
     def given(heads: int) -> dict[str, Any]:
         return {"config": {"training": {"model": {"n_heads": heads}}}}
@@ -126,7 +126,7 @@ def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path
 def test_a_recipe_that_was_broken_since_the_ui_read_it_is_refused_in_its_own_words(
     file: Path, was: str, became: str, said: str
 ) -> None:
-    definition = checked(with_values_of(load_recipe(file)))
+    definition = checked(with_values_of(load_recipe(file), OWN))
     text = file.read_text()
     file.write_text(text.replace(was, became, 1)) if was in text else file.unlink()
     with pytest.raises(dg.DagsterError) as refused:

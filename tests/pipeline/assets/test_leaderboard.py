@@ -49,11 +49,11 @@ def trained(store: Store, digit: str, steps: int = 1, **training: Any) -> Path:
 
 def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         assert entries(instance)[0]["leaderboard"] == "no model has been trained yet"
         run = trained(store, "a")
         for _ in range(2):
-            leaderboard.update(instance, store)
+            leaderboard.update(instance, store, OWN)
         shown, _ = entries(instance)
         assert "| mine aaaaaaaa | 1.5000 |" in shown["1-1"]
         assert "data:image/png" in shown["curves"]
@@ -66,7 +66,7 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         instance.report_runless_asset_event(
             dg.AssetMaterialization(OWN.asset(keys.CHECKPOINT_EVALUATION), partition=names[1])
         )
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         shown, *_ = entries(instance)
         page = "/assets/checkpoint?view=partitions&partition"
         assert [line.strip() for line in shown["checkpoints"].splitlines()[2:]] == [
@@ -76,10 +76,10 @@ def test_an_entry_is_added_when_something_has_changed_and_only_then(store: Store
         link = "[mine aaaaaaaa](/assets/checkpoint?view=partitions&partition=aaaaaaaa-00000001)"
         assert link in shown["1-1"] and link in shown["all runs, all columns"]
         assert main(["keep", names[0]]) == 0
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         assert "| pinned | no |" in entries(instance)[0]["checkpoints"]
         saved.unlink()
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         assert entries(instance)[0]["all runs, all columns"].rstrip().endswith("| none |")
         assert (
             f"[{names[0]}]({page}={names[0]}) | 3.1000 | deleted | no |"
@@ -95,7 +95,7 @@ def test_a_recipe_that_is_broken_meanwhile_fails_no_run(
     with dg.DagsterInstance.ephemeral() as instance:
         for text in ("name: [", None):
             (tmp_path / "recipe.yaml").write_text(text) if text else (tmp_path / "recipe.yaml").unlink()
-            leaderboard.update(instance, store)
+            leaderboard.update(instance, store, OWN)
         assert not entries(instance) and caplog.text.count("was not brought up to date") == 2
 
 
@@ -103,7 +103,7 @@ def test_a_training_adds_an_entry_for_each_tenth_that_its_metrics_have_grown(sto
     with dg.DagsterInstance.ephemeral() as instance:
         for steps in range(1, 31):
             trained(store, "a", steps)
-            leaderboard.update(instance, store)
+            leaderboard.update(instance, store, OWN)
         assert 15 < len(entries(instance)) < 25
 
 
@@ -112,7 +112,7 @@ def test_variants_stand_above_other_runs_before_any_is_trained(store: Store, tmp
     written = RECIPE | {"variants": {"strict": {"quality": "gopher"}}}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(written))
     with dg.DagsterInstance.ephemeral() as instance:
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         lines = entries(instance)[0]["1-3"].splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["base", "strict", "mine aaaaaaaa"]
 
@@ -126,7 +126,7 @@ def test_many_runs_are_shown_without_a_click(store: Store) -> None:
     broken.parent.mkdir()
     broken.touch()
     with dg.DagsterInstance.ephemeral() as instance:
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         (shown,) = entries(instance)
     tables = {name: text for name, text in shown.items() if name[0].isdigit()}
     assert min(tables).startswith("1-") and [*tables][-1].endswith("-16") and len(tables) > 1

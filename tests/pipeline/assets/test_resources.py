@@ -48,7 +48,7 @@ def test_what_a_run_without_settings_of_its_own_counts_as_set_is_what_the_recipe
     """Else a search in a job takes other defaults than the command that shows what it has found."""
     monkeypatch.setenv("GROUNDWORK_RECIPE", str(RECIPES / f"{name}.yaml"))
     recipe = load_recipe(RECIPES / f"{name}.yaml")
-    used = with_values_of(recipe).recipe
+    used = with_values_of(recipe, OWN).recipe
     assert used.model_dump(exclude_unset=True) == recipe.model_dump(exclude_unset=True)
 
 

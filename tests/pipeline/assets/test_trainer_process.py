@@ -97,7 +97,7 @@ def trains(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
         @dg.asset
         @user_errors_as_failures
         def model(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-            trainer_process.TrainerProcess(context, run, Launcher(params, 1)).train(check_claim)
+            trainer_process.TrainerProcess(context, run, Launcher(params, 1), OWN).train(check_claim)
             return dg.MaterializeResult()
 
         return dg.materialize([model], instance=instance, raise_on_error=False)
@@ -375,7 +375,7 @@ def test_a_long_training_adds_few_entries(trains: Train, monkeypatch: pytest.Mon
     entries: list[float] = []
     monkeypatch.setattr(progress.Progress, "_show", lambda self, status: entries.append(clock[0]))
     config = SimpleNamespace(config=SimpleNamespace(training=SimpleNamespace(max_tokens=10**6)))
-    following = progress.Progress(dg.build_asset_context(), config)  # type: ignore[arg-type]
+    following = progress.Progress(dg.build_asset_context(), config, OWN)  # type: ignore[arg-type]
     for second in range(0, 7 * 24 * 3600, 5):
         clock[0] = second
         following.take(METRICS)

@@ -12,6 +12,7 @@ import yaml
 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stages import stage_assets
+from pipeline.assets.used_recipe import OWN
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.steps.lineage.source_state import State, observe_all
 from pipeline.steps.stages import made_of_one_corpus, of_corpus, of_data
@@ -49,7 +50,7 @@ def test_a_step_costs_the_same_among_many_corpora(tmp_path: Path, monkeypatch: p
     cost = []
     for corpora in (FEW, MANY):
         workshop = workshop_of(tmp_path / str(corpora), corpora, monkeypatch)
-        raw = stage_assets(workshop.recipe, "corpus")[:corpora]
+        raw = stage_assets(workshop.recipe, "corpus", OWN)[:corpora]
         materialize(raw[:9])  # so that there is nothing to do below
         cost.append(calls(partial(materialize, raw[:9])) - calls(partial(materialize, raw[:1])))
     assert cost[1] < 1.1 * cost[0], cost

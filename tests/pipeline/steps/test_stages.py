@@ -69,14 +69,14 @@ def test_an_error_about_a_stage_that_is_no_asset_names_the_asset_that_makes_it(
 def test_a_recipe_that_wants_an_index_has_it_as_an_asset_that_no_lineage_records(recipe: Recipe) -> None:
     wanted, corpus = recipe.model_copy(update={"token_index": True}), recipe.corpus_names[0]
     (made,) = [
-        one for one in stage_assets(wanted, "pretrain") if one.key == OWN.asset(keys.token_index(corpus))
+        one for one in stage_assets(wanted, "pretrain", OWN) if one.key == OWN.asset(keys.token_index(corpus))
     ]
     assert made.asset_deps[made.key] == {OWN.asset(keys.token_shards(corpus))}
-    model = pretrained_model_asset(wanted)
+    model = pretrained_model_asset(wanted, OWN)
     assert OWN.asset(keys.token_index(corpus)) in model.asset_deps[model.key]  # so that samples are traced
     assert keys.token_index(corpus) in stages.of_recipe(wanted)
     assert keys.token_index(corpus) not in stages.of_data(wanted)
-    assert not [one for one in stage_assets(recipe, "pretrain") if one.key.path[0] == keys.TOKEN_INDEX]
+    assert not [one for one in stage_assets(recipe, "pretrain", OWN) if one.key.path[0] == keys.TOKEN_INDEX]
 
 
 @pytest.fixture
@@ -102,8 +102,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def retokenize(recipe: Recipe, variant: str = BASE, *chosen: Key) -> dg.ExecuteInProcessResult:
-    variants = VariantPartitions(load_all(Path(recipe.file)))
-    assets = [*stage_assets(recipe, "corpus"), tokenizer_asset(recipe), *stage_assets(recipe, "retokenize")]
+    variants = VariantPartitions(load_all(Path(recipe.file)), OWN)
+    assets = [
+        *stage_assets(recipe, "corpus", OWN),
+        tokenizer_asset(recipe, OWN),
+        *stage_assets(recipe, "retokenize", OWN),
+    ]
     definitions = dg.Definitions(
         variants.partitioned(assets),  # type: ignore[arg-type]  # a list of any kind of asset
         jobs=[dg.define_asset_job("retokenize", assets)],

@@ -13,6 +13,7 @@ import yaml
 
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.verification import daily_schedule, verify_job
+from pipeline.assets.used_recipe import OWN
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.lineage import record
@@ -157,13 +158,13 @@ def test_what_leaves_no_trace_is_found_by_reading_everything_and_then_made_again
 
 
 def test_the_job_fails_on_damage_and_its_schedule_reads_what_was_not_read_for_longest(mine: Path) -> None:
-    job = verify_job("")
+    job = verify_job("", OWN)
     resources = {"workshop": PipelineResources()}
     assert job.execute_in_process(resources=resources).success
     shard = next(seen_by(mine).current(keys.token_shards("first")).path.rglob("train/*.bin"))
     flip_in_silence(shard)
     assert job.execute_in_process(resources=resources, raise_on_error=False).success
-    schedule = daily_schedule(job, "UTC")
+    schedule = daily_schedule(job, "UTC", OWN)
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     request = schedule.evaluate_tick(dg.build_schedule_context()).run_requests[0]
     deep = job.execute_in_process(request.run_config, resources=resources, raise_on_error=False)
