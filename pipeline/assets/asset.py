@@ -17,6 +17,7 @@ from pipeline.assets.operations.edited_recipe import added_since
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.checks import Check, Subject, of_key
+from pipeline.steps.stage import Page
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Version
@@ -39,22 +40,19 @@ class StoppedError(dg.DagsterExecutionInterruptedError):
 
 def asset(
     key: Key,
-    deps: Iterable[Key],
+    page: Page,
+    made_from: Iterable[Key | dg.AssetKey],
     *,
-    version: str | None,
-    description: str,
+    version: str,
     used: UsedRecipe,
-    kinds: Iterable[str] = ("pytorch",),
-    group: str = "model",
-    pool: str | None = None,
-    made_by: Callable[..., Any] | None = None,
     section: str = "",
-    before: Iterable[dg.AssetKey] = (),
+    made_by: Callable[..., Any] | None = None,
+    pool: str | None = None,
 ) -> Callable[[Callable[..., dg.MaterializeResult]], dg.AssetsDefinition]:
     """Declares the asset that the store keeps under `key`, with its checks. A mistake of the user fails the
-    step of the asset with a message. `made_by` is the function to which the UI links, where that is not the
-    decorated one. In a `section` of `post_training`, the function gets the workshop of that section. `before`
-    adds Dagster's keys of what the asset is also made from.
+    step of the asset with a message. In a `section` of `post_training`, the function gets the workshop of
+    that section, whose assets `made_from` names by their keys in the store, and others by Dagster's.
+    `made_by` is the function to which the UI links, where that is not the decorated one.
     """
 
     def declared(function: Callable[..., dg.MaterializeResult]) -> dg.AssetsDefinition:
@@ -68,12 +66,12 @@ def asset(
         ]
         return dg.asset(
             key=own,
-            deps={*(used.asset(read, section) for read in deps), *before},
-            group_name=used.name(section or group),
-            kinds=set(kinds),
+            deps={read if isinstance(read, dg.AssetKey) else used.asset(read, section) for read in made_from},
+            group_name=used.name(section or page.group),
+            kinds=set(page.kinds),
             code_version=version,
             check_specs=checks,
-            description=description,
+            description=page.description,
             pool=pool,
             config_schema=None if "config" in inspect.signature(function).parameters else NO_CONFIG,
             metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=[place])},

@@ -19,6 +19,7 @@ from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, UsedReci
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.model import benchmark, evaluate, tuned_model_text
+from pipeline.steps.stage import Page
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name
@@ -40,15 +41,14 @@ def evaluation_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
 
     @asset(
         keys.EVALUATION,
-        [keys.PRETRAINED_MODEL],
+        Page(TUNED if recipe.base else PRETRAINED, ("pytorch",), "model"),
+        # the texts are those of the pretraining, in every section
+        [keys.PRETRAINED_MODEL, *(used.asset(text.key) for text in EvaluationWindows.all_of(recipe))],
         version=evaluate.VERSION,
-        description=TUNED if recipe.base else PRETRAINED,
         used=used,
-        pool=used.pool,
-        made_by=evaluate.evaluate,
         section=recipe.section,
-        # those of the pretraining, in every section
-        before=[used.asset(text.key) for text in EvaluationWindows.all_of(recipe)],
+        made_by=evaluate.evaluate,
+        pool=used.pool,
     )
     def _evaluation(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         store = workshop.store

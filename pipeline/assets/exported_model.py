@@ -12,6 +12,7 @@ from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import as_text
 from pipeline.steps.model import export
+from pipeline.steps.stage import Page
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 
@@ -23,12 +24,14 @@ def exported_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinitio
 
     return asset(
         keys.EXPORTED_MODEL,
+        Page(
+            "The final checkpoint as files that `transformers` loads, with a model card and its lineage.",
+            ("huggingface",),
+            "model",
+        ),
         [keys.PRETRAINED_MODEL, keys.EVALUATION],
         version=export.VERSION,
-        description="The final checkpoint as files that `transformers` loads, with a model card and its "
-        "lineage.",
         used=used,
-        kinds=["huggingface"],
         section=recipe.section,
         made_by=export.export,
     )(_export)

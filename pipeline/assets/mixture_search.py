@@ -9,6 +9,7 @@ from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports import mixture_search
 from pipeline.steps.mixture_search import search
+from pipeline.steps.stage import Page
 from pipeline.store import keys
 
 
@@ -19,12 +20,15 @@ def mixture_search_assets(recipe: Recipe, used: UsedRecipe) -> list[dg.AssetsDef
 
     @asset(
         keys.MIXTURE_SEARCH,
+        Page(
+            "Small runs over random mixtures, a law fitted to them, and the mixture with the lowest loss "
+            "under it. The job `search_mixture` makes it; nothing else depends on it.",
+            ("pytorch",),
+            "mixture",
+        ),
         [keys.TOKENIZER, *map(keys.token_shards, recipe.corpus_names)],
         version=search.VERSION,
-        description="Small runs over random mixtures, a law fitted to them, and the mixture with the lowest "
-        "loss under it. The job `search_mixture` makes it; nothing else depends on it.",
         used=used,
-        group="mixture",
         pool=used.pool,
     )
     def _asset(workshop: PipelineResources) -> dg.MaterializeResult:

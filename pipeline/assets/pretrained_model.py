@@ -15,6 +15,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.reports import branches
 from pipeline.reports.images import as_text, inline, sparkline
 from pipeline.steps.model import funnel, training_plots
+from pipeline.steps.stage import Page
 from pipeline.steps.stages import final_assets
 from pipeline.steps.tokens.token_index import TokenIndex
 from pipeline.steps.training import merging, plan
@@ -36,18 +37,22 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinit
     """The finished training run, or the mean of its last checkpoints. An interrupted run resumes from its
     newest complete checkpoint.
     """
+    base = [used.asset(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else []
 
     @asset(
         keys.PRETRAINED_MODEL,
+        Page(
+            f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own process. "
+            f"While it trains, `{progress.KEY}` shows its progress.",
+            ("pytorch",),
+            "model",
+        ),
         # the index, if the recipe wants one, so that samples of checkpoints are traced
-        [keys.TOKENIZER, *final_assets(recipe), *(index.key for index in TokenIndex.all_of(recipe))],
+        [keys.TOKENIZER, *final_assets(recipe), *(index.key for index in TokenIndex.all_of(recipe)), *base],
         version=plan.VERSION,
-        description=f"A Llama-style decoder, {TRAINED[recipe.section]} by `python -m trainer` in its own "
-        f"process. While it trains, `{progress.KEY}` shows its progress.",
         used=used,
-        pool=used.pool,
         section=recipe.section,
-        before=[used.asset(keys.PRETRAINED_MODEL, recipe.base.section)] if recipe.base else [],
+        pool=used.pool,
     )
     def _asset(context: dg.AssetExecutionContext, workshop: PipelineResources) -> dg.MaterializeResult:
         run = plan.plan(workshop.store, workshop.recipe, workshop.called)

@@ -33,18 +33,16 @@ def stage_assets(recipe: Recipe, job: str, used: UsedRecipe) -> list[dg.AssetsDe
 
 
 def _asset(
-    recipe: Recipe, stage: DataStage, page: Page, deps: Iterable[Key], used: UsedRecipe
+    recipe: Recipe, stage: DataStage, page: Page, made_from: Iterable[Key], used: UsedRecipe
 ) -> dg.AssetsDefinition:
     @asset(
         stage.key,
-        deps,
+        page.naming(stage.names),
+        made_from,
         version=stage.version,
-        description=page.description.format(**stage.names),
         used=used,
-        kinds=[kind.format(**stage.names) for kind in page.kinds],
-        group=page.group.format(**stage.names),
-        made_by=type(stage).make,
         section=recipe.section,
+        made_by=type(stage).make,
     )
     def _made(workshop: PipelineResources) -> dg.MaterializeResult:
         # A variant may lack a stage of the recipe, and then makes that of the recipe.

@@ -10,6 +10,7 @@ from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.stage import Page
 from pipeline.steps.tokens import tokenizer_fit
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
@@ -28,16 +29,17 @@ def tokenizer_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinition:
 
     @asset(
         stage.key,
-        stage.inputs,
+        Page(
+            "A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it stays "
+            "the same, until a run sets `retrain`.",
+            ("huggingface",),
+            "all_corpora",
+        ),
+        # in a section also the recipe's own: else the tokenizer would be trained on conversations
+        [*stage.inputs, *([used.asset(stage.key)] if recipe.section else [])],
         version=stage.version,
-        description="A byte-level BPE tokenizer, `tokenizer.json`. It is frozen: when the corpora change it "
-        "stays the same, until a run sets `retrain`.",
         used=used,
-        kinds=["huggingface"],
-        group="all_corpora",
         section=recipe.section,
-        # else the tokenizer would be trained on conversations
-        before=[used.asset(stage.key)] if recipe.section else [],
     )
     def _asset(workshop: PipelineResources, config: TokenizerConfig) -> dg.MaterializeResult:
         store = workshop.store

@@ -7,7 +7,7 @@ sensors are loops over the classes in `pipeline/steps/stages.py`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from pipeline.recipe.recipe import Recipe
@@ -35,6 +35,15 @@ class Page:
     job: str = "corpus"
     numbers: Mapping[str, str] = field(default_factory=dict)
     breakdowns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def naming(self, names: Mapping[str, str]) -> Self:
+        """The page with these names in its texts."""
+        return replace(
+            self,
+            description=self.description.format(**names),
+            kinds=tuple(kind.format(**names) for kind in self.kinds),
+            group=self.group.format(**names),
+        )
 
 
 class Stage(ABC):
