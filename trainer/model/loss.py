@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,8 +40,8 @@ def summed_cross_entropy(
     logits from drifting (PaLM, section 5). `compiled`: by torch.compile, for a GPU. `weights` [n] fp32
     multiply the gradient of each position, but not its value.
     """
-    with_gradient = torch.is_grad_enabled()
-    return _HeadLoss.apply(hidden, head, targets, vocab_size, z_loss, with_gradient, compiled, weights)
+    chunks = _Chunks(vocab_size, z_loss, torch.is_grad_enabled(), compiled)
+    return _HeadLoss.apply(hidden, head, targets, weights, chunks)
 
 
 @torch.no_grad()
@@ -58,6 +59,41 @@ def log_probabilities(
     return torch.cat(found)
 
 
+@dataclass(frozen=True)
+class _Chunks:
+    """How many rows of logits exist at once, and what is computed of them."""
+
+    vocab_size: int
+    z_loss: float
+    with_gradient: bool
+    compiled: bool
+
+    def rows(self, hidden: torch.Tensor, head: torch.Tensor) -> int:
+        """The rows of each chunk but the last."""
+        if self.compiled:
+            return equal_rows(len(hidden), max(MIN_CHUNK_ROWS, COMPILED_CHUNK_LOGITS // len(head)))
+        return max(MIN_CHUNK_ROWS, CHUNK_LOGITS[hidden.device.type] // len(head))
+
+    def loss(
+        self, inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of a chunk and, `with_gradient`, its gradient with respect to the logits (softmax minus
+        one-hot), in the type of `inputs`.
+        """
+        products, rows = inputs @ weight.T, len(inputs)
+        settings = self.vocab_size, self.z_loss, self.with_gradient
+        if self.compiled:
+            return compiled_softmax_loss()(products, targets, *settings)
+        if inputs.device.type == "cpu":
+            rows = max(1, CACHED_LOGITS * torch.get_num_threads() // len(weight))
+        loss = torch.zeros((), dtype=torch.float32, device=inputs.device)
+        parts = list(zip(products.split(rows), targets.split(rows), strict=True))
+        # A memory estimate: tensors without content, of which each part takes what the first did.
+        for part, aims in parts[:1] if isinstance(products, FakeTensor) else parts:
+            loss += _softmax_loss(part, aims, *settings)
+        return loss, products
+
+
 class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -65,38 +101,32 @@ class _HeadLoss(torch.autograd.Function):
         hidden: torch.Tensor,
         head: torch.Tensor,
         targets: torch.Tensor,
-        vocab_size: int,
-        z_loss: float,
-        with_gradient: bool,
-        compiled: bool,
         weights: torch.Tensor | None,
+        chunks: _Chunks,
     ) -> torch.Tensor:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         with torch.autocast(device, enabled=False):
             weight = head.to(dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-            hidden_gradient = torch.empty_like(hidden) if with_gradient else None
+            hidden_gradient = torch.empty_like(hidden) if chunks.with_gradient else None
             # FSDP gathers a head in half precision, in which the chunks' sum would lose digits.
             wide = torch.promote_types(head.dtype, torch.float32)
-            head_learns = with_gradient and ctx.needs_input_grad[1]
-            head_gradient = torch.zeros_like(head, dtype=wide) if head_learns and not compiled else None
-            rows = max(MIN_CHUNK_ROWS, CHUNK_LOGITS[device] // head.shape[0])
-            if compiled:
-                rows = equal_rows(len(hidden), max(MIN_CHUNK_ROWS, COMPILED_CHUNK_LOGITS // head.shape[0]))
-            chunk = _compiled_chunk if compiled else _chunk
-            for start in range(0, hidden.shape[0], rows):
-                counted = (targets[start : start + rows] != IGNORED)[:, None].to(dtype)
+            head_learns = chunks.with_gradient and ctx.needs_input_grad[1]
+            begins_with_zeros = head_learns and not chunks.compiled
+            head_gradient = torch.zeros_like(head, dtype=wide) if begins_with_zeros else None
+            rows = chunks.rows(hidden, head)
+            for start in range(0, len(hidden), rows):
+                here = slice(start, start + rows)
+                counted = (targets[here] != IGNORED)[:, None].to(dtype)
                 if weights is not None:
-                    counted = counted * weights[start : start + rows, None]
-                inputs = hidden[start : start + rows].to(dtype)
-                chunk_loss, logits_gradient = chunk(
-                    inputs, weight, targets[start : start + rows], vocab_size, z_loss, with_gradient
-                )
+                    counted = counted * weights[here, None]
+                inputs = hidden[here].to(dtype)
+                chunk_loss, logits_gradient = chunks.loss(inputs, weight, targets[here])
                 loss += chunk_loss
                 if hidden_gradient is None:
                     continue
-                hidden_gradient[start : start + rows] = (logits_gradient @ weight) * counted
+                hidden_gradient[here] = (logits_gradient @ weight) * counted
                 if not head_learns:
                     continue
                 products = logits_gradient.T @ (inputs * counted).to(dtype)
@@ -115,35 +145,7 @@ class _HeadLoss(torch.autograd.Function):
         # With one dimension the factor, in fp32, decides the type: scaled and widened in one pass.
         scaled = hidden_gradient * gradients[0]
         of_head = None if head_gradient is None else head_gradient * gradients[0][None]
-        return scaled, of_head, None, None, None, None, None, None
-
-
-def _chunk(
-    inputs: torch.Tensor,
-    weight: torch.Tensor,
-    targets: torch.Tensor,
-    vocab_size: int,
-    z_loss: float,
-    with_gradient: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of some rows and, `with_gradient`, its gradient with respect to their logits (softmax minus
-    one-hot), in the type of `inputs`.
-    """
-    products, rows = inputs @ weight.T, len(inputs)
-    if inputs.device.type == "cpu":
-        rows = max(1, CACHED_LOGITS * torch.get_num_threads() // len(weight))
-    loss = torch.zeros((), dtype=torch.float32, device=inputs.device)
-    parts = list(zip(products.split(rows), targets.split(rows), strict=True))
-    # A memory estimate: tensors without content, of which each part takes what the first did.
-    for part, aims in parts[:1] if isinstance(products, FakeTensor) else parts:
-        loss += _softmax_loss(part, aims, vocab_size, z_loss, with_gradient)
-    return loss, products
-
-
-def _compiled_chunk(
-    inputs: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, *settings: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return compiled_softmax_loss()(inputs @ weight.T, targets, *settings)
+        return scaled, of_head, None, None, None
 
 
 def _softmax_loss(
