@@ -21,7 +21,7 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.optim import Optimizer
@@ -45,40 +45,17 @@ TOLD = ("step", "tokens", "corpus_tokens", "changes", "machine", "trunks")  # of
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What one process writes of a checkpoint, in host memory.
+class OptimizerFile:
+    """The state of the optimizers that one process writes, in host memory: of a split model `parts` of it."""
 
-    If the model is split, only the main process has the `model`, and each process has `parts` of the
-    optimizer's state. `optimizer` is None in a checkpoint of the model only. `progress` is that of the run,
-    as state.json has it.
-    """
-
-    model: Llama | None
-    optimizer: dict[str, torch.Tensor] | None
-    optimizer_file: str
+    name: str
+    tensors: dict[str, torch.Tensor]
     parts: dict[str, TensorPart]
-    adapter: dict[str, torch.Tensor]
-    progress: dict[str, Any]
-    config: RunConfig
-    identity: dict[str, Any]
 
     @classmethod
-    def take(
-        cls,
-        model: Llama,
-        optimizers: list[Optimizer],
-        *,
-        progress: dict[str, Any],
-        config: RunConfig,
-        identity: dict[str, Any],
-        staging: Staging,
-        world: World,
-        model_only: bool = False,
-    ) -> "Snapshot":
-        """Copies the training state, or with `model_only` the model. The snapshot is valid until `staging` is
-        used again. A collective if the model is split.
-        """
-        tensors, parts, file = state_tensors(model, optimizers), {}, "optimizer.safetensors"
+    def of(cls, model: Llama, optimizers: list[Optimizer], staging: Staging, world: World) -> Self:
+        """Copies the state into `staging`."""
+        tensors, parts, name = state_tensors(model, optimizers), {}, "optimizer.safetensors"
         if world.mesh is not None:
             tensors = {
                 name: tensor
@@ -89,24 +66,66 @@ class Snapshot:
                 name: TensorPart(tuple(axis.start for axis in local_slices(tensor)), tuple(tensor.shape))
                 for name, tensor in tensors.items()
             }
-            file = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
-        optimizer = (
-            None
-            if model_only
-            else staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
-        )
+            name = f"optimizer-{world.rank + 1:05d}-of-{world.size:05d}.safetensors"
+        held = staging.copy((name, local_tensor(tensor)) for name, tensor in tensors.items())
+        return cls(name, held, parts)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What state.json and lineage.json say: `progress` is that of the run, as state.json has it."""
+
+    config: RunConfig
+    identity: dict[str, Any]
+    progress: dict[str, Any]
+
+    def write(self, directory: Path) -> None:
+        """Writes both files into the directory of a checkpoint."""
+        hashed = config_hash(self.identity)
+        named = dict(zip(IDENTITY, (hashed, self.identity), strict=True))
+        write_json(directory / "state.json", {**self.progress, **named})
+        told: dict[str, Any] = {
+            **{name: self.progress[name] for name in TOLD},
+            "config_hash": hashed,
+            "config": self.config.training.model_dump(mode="json"),
+            "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
+        }
+        if weights := self.identity["training"]["pretrained"]:
+            told["pretrained_sha256"] = weights
+        write_json(directory / "lineage.json", {**self.config.lineage, "training": told})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one process writes of a checkpoint, in host memory.
+
+    If the model is split, only the main process has the `model`. `optimizer` is None in a checkpoint of the
+    model only.
+    """
+
+    model: Llama | None
+    adapter: dict[str, torch.Tensor]
+    optimizer: OptimizerFile | None
+    facts: Facts
+
+    @classmethod
+    def take(
+        cls, model: Llama, optimizer: OptimizerFile | None, facts: Facts, staging: Staging, world: World
+    ) -> Self:
+        """Copies the model. The snapshot is valid until `staging` is used again. A collective if the model is
+        split.
+        """
         adapter = staging.copy(adapters(model).items())
-        merged = staging.model(model, world)
-        return cls(merged, optimizer, file, parts, adapter, progress, config, identity)
+        return cls(staging.model(model, world), adapter, optimizer, facts)
 
     def write(self, directory: Path) -> None:
         """Writes everything but the manifest into the directory of a checkpoint."""
         if self.optimizer is not None:
-            save_parts(directory / self.optimizer_file, self.optimizer, self.parts)
+            save_parts(directory / self.optimizer.name, self.optimizer.tensors, self.optimizer.parts)
         if self.model is None:
             return
-        data, progress = self.config.data, self.progress
-        training = self.config.training
+        config = self.facts.config
+        data, training = config.data, config.training
         end = data.chat.end if data.chat and training.objective != "pretrain" else None
         hf.export(
             self.model,
@@ -117,29 +136,12 @@ class Snapshot:
             end_id=end,
         )
         if training.lora and training.pretrained:
-            tokens, base = self.config.adapted_tokens, training.pretrained
+            tokens, base = config.adapted_tokens, training.pretrained
             hf.save_adapter(self.adapter, training.lora, base, directory / "adapter", tokens)
-        if progress["tokens"] == training.max_tokens:
+        if self.facts.progress["tokens"] == training.max_tokens:
             # Only now does training hold no gradients, so that a second model fits.
             hf.check_export(self.model, directory / "hf")
-        write_facts(directory, self.config, self.identity, progress)
-
-
-def write_facts(
-    directory: Path, config: RunConfig, identity: dict[str, Any], progress: dict[str, Any]
-) -> None:
-    """Writes state.json and lineage.json into the directory of a checkpoint."""
-    named = dict(zip(IDENTITY, (config_hash(identity), identity), strict=True))
-    write_json(directory / "state.json", {**progress, **named})
-    facts: dict[str, Any] = {
-        **{name: progress[name] for name in TOLD},
-        "config_hash": config_hash(identity),
-        "config": config.training.model_dump(mode="json"),
-        "libraries": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-    }
-    if weights := identity["training"]["pretrained"]:
-        facts["pretrained_sha256"] = weights
-    write_json(directory / "lineage.json", {**config.lineage, "training": facts})
+        self.facts.write(directory)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

@@ -195,17 +195,15 @@ class Session:
         """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
         there are any. A collective if the model is split.
         """
+        is_of_the_model_only = self.is_complete and self.training.checkpoint.optimizer == "none"
+        facts = state.Facts(self.config, self.plan.identity, self.progress(metrics_bytes))
         with weight_averaging.use_averaged_weights(self.optimizers):
-            return state.Snapshot.take(
-                self.model,
-                self.optimizers,
-                progress=self.progress(metrics_bytes),
-                config=self.config,
-                identity=self.plan.identity,
-                staging=staging,
-                world=self.world,
-                model_only=self.is_complete and self.training.checkpoint.optimizer == "none",
+            optimizer = (
+                None
+                if is_of_the_model_only
+                else state.OptimizerFile.of(self.model, self.optimizers, staging, self.world)
             )
+            return state.Snapshot.take(self.model, optimizer, facts, staging, self.world)
 
 
 def build_session(plan: Plan, world: World) -> Session:

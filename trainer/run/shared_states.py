@@ -162,7 +162,7 @@ def _fill(
     for name in taken:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         link_or_copy(checkpoint / name, own / name)
-    state.write_facts(own, session.config, session.plan.identity, progress)
+    state.Facts(session.config, session.plan.identity, progress).write(own)
 
 
 def _between(after: int, shared: SharedState, with_evaluations: bool) -> bytes:
