@@ -62,14 +62,42 @@ class PlannedRun:
         return self.config_path
 
 
+@dataclass(frozen=True)
+class Settled:
+    """A recipe with what its `shards` and its base decide: how long it trains, and from which weights, whose
+    path is in `training`.
+    """
+
+    recipe: Recipe
+    shards: dict[str, Version]
+    training: TrainingConfig
+
+
+def settled(store: Store, recipe: Recipe) -> Settled:
+    """Raises StoreError when a corpus has no shards yet, and PipelineError."""
+    shards = {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
+    if recipe.tuning is None:
+        return Settled(recipe, shards, initial_weights.located(recipe))
+    recipe = with_length(recipe, shards, recipe.tuning.epochs)
+    weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
+    store.files.fetch_folder(weights)
+    pretrained = PretrainedConfig(path=weights)
+    return Settled(recipe, shards, recipe.training.model_copy(update={"pretrained": pretrained}))
+
+
+def with_length(recipe: Recipe, shards: Mapping[str, Version], epochs: float) -> Recipe:
+    """The recipe of a section of `post_training`, which is as long as its shards and `epochs` make it."""
+    tokens = sum(version.counts["train_tokens"] for version in shards.values())
+    return recipe.trained_for(round(epochs * tokens / (1 - recipe.rehearsal)))
+
+
 def plan(store: Store, recipe: Recipe, name: str = "") -> PlannedRun:
     """The run that the recipe describes on its shards, called `name` or as the recipe. Raises PipelineError
     when there is nothing to train or validate on.
     """
-    recipe = with_length(store, recipe)
-    tokenizer, shards = store.current(keys.TOKENIZER), _shards(store, recipe)
-    work = training_work(store, recipe)
-    training, run_dir = resolved(store, recipe), store.root / RUNS / work.name
+    found = settled(store, recipe)
+    work, training = _training_work(store, found), found.training
+    run_dir = store.root / RUNS / work.name
     wanted, steps = training.averaging and training.averaging.checkpoints, training.averaged_steps
     if wanted and len(steps) < wanted:
         raise PipelineError(
@@ -79,7 +107,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> PlannedRun:
     config = RunConfig(
         run_dir=run_dir,
         name=_first_name(run_dir) or f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",
-        data=_data(store, tokenizer, shards, recipe, training),
+        data=_data(store, found),
         training=training,
         project=recipe.name,
         runs=store.root / RUNS,
@@ -114,37 +142,21 @@ class PretrainedModel(RecipeStage):
 
     def work(self, store: Store) -> Work:
         """Raises PipelineError."""
-        trained = training_work(store, self.recipe)
-        steps = with_length(store, self.recipe).training.averaged_steps
+        found = settled(store, self.recipe)
+        trained, steps = _training_work(store, found), found.training.averaged_steps
         return replace(trained, params={**trained.params, "mean_of_steps": steps}) if steps else trained
 
 
 def training_work(store: Store, recipe: Recipe) -> Work:
     """The training, which no mean of its checkpoints changes. Raises PipelineError."""
-    params = _decisive(with_length(store, recipe))
-    params["training"]["pretrained"] = initial_weights.identity(store, resolved(store, recipe))
-    inputs = PretrainedModel(recipe).inputs
+    return _training_work(store, settled(store, recipe))
+
+
+def _training_work(store: Store, found: Settled) -> Work:
+    params = _decisive(found.recipe)
+    params["training"]["pretrained"] = initial_weights.identity(store, found.training)
+    inputs = PretrainedModel(found.recipe).inputs
     return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(inputs))
-
-
-def with_length(store: Store, recipe: Recipe) -> Recipe:
-    """The recipe. A section of `post_training` is as long as its shards and epochs make it."""
-    if recipe.tuning is None:
-        return recipe
-    tokens = sum(version.counts["train_tokens"] for version in _shards(store, recipe).values())
-    return recipe.trained_for(round(recipe.tuning.epochs * tokens / (1 - recipe.rehearsal)))
-
-
-def resolved(store: Store, recipe: Recipe) -> TrainingConfig:
-    """The recipe's training with the path of its weights and, where it goes on with another recipe's model,
-    with its length.
-    """
-    if recipe.tuning is None:
-        return initial_weights.located(recipe)
-    weights = result(store, store.current(keys.BASE_MODEL))["checkpoint"] / "hf"
-    store.files.fetch_folder(weights)
-    training = with_length(store, recipe).training
-    return training.model_copy(update={"pretrained": PretrainedConfig(path=weights)})
 
 
 def _rehearsed(recipe: Recipe) -> list[str]:
@@ -165,20 +177,13 @@ def _decisive(recipe: Recipe) -> dict[str, Any]:
 
 
 def contributions(store: Store, recipe: Recipe) -> list[mixture.Contribution]:
-    """The contribution of each corpus to the run that the recipe describes. Raises StoreError when a corpus
-    has no shards yet, and PipelineError.
-    """
-    training = resolved(store, recipe)
-    return mixture.contributions(_shards(store, recipe), recipe.weights, recipe.mixture, training)
+    """The contribution of each corpus to the run that the recipe describes. Raises as `settled`."""
+    found = settled(store, recipe)
+    return mixture.contributions(found.shards, recipe.weights, recipe.mixture, found.training)
 
 
-def _shards(store: Store, recipe: Recipe) -> dict[str, Version]:
-    return {name: store.current(keys.token_shards(name)) for name in recipe.corpus_names}
-
-
-def _data(
-    store: Store, tokenizer: Version, shards: Mapping[str, Version], recipe: Recipe, training: TrainingConfig
-) -> DataConfig:
+def _data(store: Store, found: Settled) -> DataConfig:
+    recipe, shards, training = found.recipe, found.shards, found.training
     tokens = {name: version.counts["train_tokens"] for name, version in sorted(shards.items())}
     tokens = {name: count for name, count in tokens.items() if count}
     if not tokens:
@@ -197,6 +202,7 @@ def _data(
         raise PipelineError(str(error)) from None
     shares = mixture.shares(tokens, recipe.weights, recipe.mixture, training.max_tokens, training.is_steady)
     mixture.rounded(shares)  # refuses a share that is too small
+    tokenizer = store.current(keys.TOKENIZER)
     ends = TokenizerFiles.read(tokenizer.directory()).boundaries
     left = 1 - recipe.rehearsal
     corpora = [_corpus_shards(shards[name], name, share * left) for name, share in shares.items()]
@@ -294,8 +300,8 @@ def _fetch_shared_state(store: Store, run: PlannedRun) -> None:
 
 
 def _read(store: Store, recipe: Recipe) -> list[Version]:
-    again = [store.current(keys.base_shards(name)) for name in _rehearsed(recipe)]
-    return [store.current(keys.TOKENIZER), *_shards(store, recipe).values(), *again]
+    shards = [*map(keys.token_shards, recipe.corpus_names), *map(keys.base_shards, _rehearsed(recipe))]
+    return [store.current(key) for key in (keys.TOKENIZER, *shards)]
 
 
 def finished(store: Store, work: Work) -> Version | None:

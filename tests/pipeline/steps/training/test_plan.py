@@ -186,7 +186,8 @@ def test_a_section_of_next_to_no_text_takes_a_step(store: Store) -> None:
         changed = Recipe.model_validate(
             written | {"post_training": {"sft": {"corpora": corpora, "epochs": epochs}}}
         )
-        assert plan.with_length(store, changed.tuned("sft")).training.steps >= steps
+        shards = {"first": store.current(keys.token_shards("first"))}
+        assert plan.with_length(changed.tuned("sft"), shards, epochs).training.steps >= steps
 
 
 def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(store: Store) -> None:
