@@ -1,1 +1,1 @@
-"""Tools around training: plan a run, and find the models that a command names."""
+"""The commands of `python -m trainer`, and what they need: the planner, the chat, means of checkpoints."""
