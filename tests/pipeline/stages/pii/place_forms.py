@@ -50,10 +50,6 @@ def marked(before: str, make: Make, behind: str = "") -> Make:
     return lambda rng: f"{before}\0{make(rng)}\0{behind}"
 
 
-def hexes(count: int) -> Make:
-    return lambda rng: letters(rng, count, HEX)
-
-
 def base62(count: int, prefix: str = "", alphabet: str = string.ascii_letters + string.digits) -> Make:
     return lambda rng: prefix + letters(rng, count, alphabet)
 
