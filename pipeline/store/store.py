@@ -24,7 +24,6 @@ from pipeline.store.forgotten import forgotten
 from pipeline.store.keys import DEDUP, Key
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
-from pipeline.store.not_made import not_made
 from pipeline.store.versions import RUNS_LOCK, StoreError, Versions
 from pipeline.store.work import Work
 from trainer.system import paths
@@ -122,9 +121,15 @@ class Store(Versions):
             damage = described(self.damage(newest))
         if damage:
             return f"{damage}: {self._remedy(key)}"
-        removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
-        since = "since documents were removed from it (`forget`)" if removed else "yet"
-        return not_made(key, self._asset(key), since, different)
+        asset = self._asset(key)
+        first = f"materialize {'it' if asset == key else asset} (for example with the job `pretrain`) first"
+        if not different:
+            removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
+            since = "since documents were removed from it (`forget`)" if removed else "yet"
+            return f"{key} has not been made {since}: {first}"
+        return (
+            f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
+        )
 
     def _asset(self, key: Key) -> Key:
         return self._recipe.asset(key) if self._recipe else key

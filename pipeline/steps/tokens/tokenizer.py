@@ -19,7 +19,6 @@ from pipeline.store.engines.local import Engine, TimeLeft
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
-from pipeline.store.not_made import not_made
 from pipeline.store.parts import Counts, kept_documents
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import NAME_LENGTH, Work
@@ -62,7 +61,8 @@ class FrozenTokenizer(DataStage):
     def work(self, store: Store) -> Version:
         version = RecipeTokenizers(store, self.recipe, self.params).in_use()
         if version is None:
-            raise StoreError(not_made(self.key, self.key, "for this recipe yet"))
+            first = "materialize it (for example with the job `pretrain`) first"
+            raise StoreError(f"{self.key} has not been made for this recipe yet: {first}")
         return version
 
     def make(self, store: Store, engine: Engine, retrain: bool = False) -> Version:
