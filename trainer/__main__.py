@@ -92,7 +92,8 @@ def _ended(arguments: list[str]) -> int:
 def _command(name: str, arguments: list[str]) -> int:
     """Raises TrainerError for a file that cannot be read or written."""
     try:
-        status = COMMANDS[name](arguments)
+        with streams.showing_help(arguments):
+            status = COMMANDS[name](arguments)
         print(end="", flush=True)
         return status
     except BrokenPipeError:  # whoever reads, such as `head`, has enough

@@ -82,7 +82,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
                 add_recipe(command)
     if arguments[:1] == ["inspect"]:  # which has a default subcommand
         arguments[1:] = module("inspect").completed(arguments[1:])
-    return parser.parse_args(arguments)
+    with streams.showing_help(arguments):
+        return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,10 @@
 """Standard input, output and errors, which may be closed, be full or have lost their reader."""
 
+import io
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 
 
 def keep() -> None:
@@ -15,6 +18,20 @@ def keep() -> None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115, it stays
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+
+
+@contextmanager
+def showing_help(arguments: Sequence[str]) -> Iterator[None]:
+    """Writes the help that is asked for. argparse itself goes on as if what cannot be written was."""
+    if not {"-h", "--help"} & {*arguments}:
+        yield
+        return
+    shown = io.StringIO()
+    try:
+        with redirect_stdout(shown):
+            yield
+    finally:
+        print(shown.getvalue(), end="", flush=True)
 
 
 def lost() -> str:
