@@ -50,7 +50,7 @@ LOOKING, MEASURING, PATIENCE = 1 / 50, 1 / 15, 1 / 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="FOLDER", type=_folder, help="the folder with the text, in any mix of formats")
-    add("--hours", metavar="H", type=float, required=True, help="hours from now until the model is finished")
+    add("--hours", metavar="H", type=float, help="hours from now until the model is finished; must be given")
     add("-o", "--out", metavar="FILE", type=Path, help="the recipe to write; default: FOLDER.yaml")
     add("--plan", action="store_true", help="write the recipe and stop before the run")
     add("--force", action="store_true", help="replace a recipe that was changed or not written by `start`")
@@ -155,6 +155,11 @@ def _start(
 
 
 def _wishes(options: argparse.Namespace) -> Wishes:
+    if options.hours is None:
+        raise UsageError(
+            "start: say when the model must be finished, in hours from now, as in "
+            f"`groundwork {shell_word(options.folder)} --hours 2`"
+        )
     if not 0 < options.hours < 10_000:
         raise UsageError(f"--hours {options.hours:g}: give a time above 0, such as 2 or 0.5")
     languages = tuple(one.strip().lower() for one in options.languages.split(",") if one.strip())

@@ -36,8 +36,14 @@ def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_p
 )
 def test_options_may_stand_before_the_folder(arguments: list[str]) -> None:
     done = groundwork(*arguments)
-    said = "is not a folder: name one" if "--hours" in arguments else "required: --hours"
+    said = "is not a folder: name one" if "--hours" in arguments else "`groundwork -dash --hours 2`"
     assert done.returncode == 2 and said in done.stderr
+
+
+def test_a_folder_without_a_deadline_is_told_how_to_name_one(tmp_path: Path) -> None:
+    done = groundwork(str(tmp_path / "my texts"))
+    assert done.returncode == 2 and "usage" not in done.stderr
+    assert f"as in `groundwork '{tmp_path}/my texts' --hours 2`" in done.stderr.splitlines()[-1]
 
 
 def test_a_misspelt_command_is_not_taken_for_a_folder() -> None:
@@ -49,7 +55,7 @@ def test_a_misspelt_command_is_not_taken_for_a_folder() -> None:
 def test_a_command_and_the_trainers_are_run() -> None:
     done = groundwork("recipe", "--explain", "dedup")
     assert done.returncode == 0 and "threshold" in done.stdout
-    assert groundwork("start", "--help").stdout.startswith("usage: groundwork start [-h] --hours")
+    assert groundwork("start", "--help").stdout.startswith("usage: groundwork start [-h] [--hours")
     assert "the recipe has no `variants`" in groundwork("--recipe", "tiny", "variants").stderr
     done = groundwork("trainer", "plan", "--help")
     assert done.returncode == 0 and "--mfu" in done.stdout
