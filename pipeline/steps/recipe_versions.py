@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from pipeline.recipe.post_training import JOBS
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps import stages
 from pipeline.steps.mixture_search.search import MixtureSearch
@@ -116,6 +117,9 @@ class RecipeVersions:
         return {**stages.of_recipe(self.recipe), **models}
 
     asset = staticmethod(stages.asset_of)
+
+    def job(self, key: Key) -> str:
+        return "search_mixture" if key == keys.MIXTURE_SEARCH else JOBS.get(self.recipe.section, "pretrain")
 
 
 def store_of(

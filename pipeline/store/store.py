@@ -24,7 +24,7 @@ from pipeline.store.forgotten import forgotten
 from pipeline.store.keys import DEDUP, Key
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import Version
-from pipeline.store.versions import RUNS_LOCK, StoreError, Versions
+from pipeline.store.versions import RUNS_LOCK, NotMadeError, StoreError, Versions
 from pipeline.store.work import Work
 from trainer.system import paths
 
@@ -45,6 +45,10 @@ class Wanted(Protocol):
 
     def asset(self, key: Key) -> Key:
         """The key of the asset that makes `key`: mostly itself."""
+        ...
+
+    def job(self, key: Key) -> str:
+        """A job that makes `key`."""
         ...
 
 
@@ -98,7 +102,7 @@ class Store(Versions):
         if key not in self._used:
             found = self._recipe.find(self, key) if self._recipe else next(self.newest_first(key), None)
             if not isinstance(found, Version):
-                raise StoreError(self._missing(key, found))
+                raise self._missing(key, found)
             self._used[key] = found
         return self._used[key]
 
@@ -112,7 +116,7 @@ class Store(Versions):
         """The data version of each key's `current` version: the inputs of a Work that reads them."""
         return {str(key): self.current(key).data_version for key in read}
 
-    def _missing(self, key: Key, work: Work | None) -> str:
+    def _missing(self, key: Key, work: Work | None) -> StoreError:
         alike = (version for version in self.newest_first(key) if work and work.is_like(version.manifest))
         newest = next(alike, None)
         different = " and ".join(work.differences(newest.manifest)) if work and newest else ""
@@ -120,16 +124,14 @@ class Store(Versions):
         if newest and not (damage or different):
             damage = described(self.damage(newest))
         if damage:
-            return f"{damage}: {self._remedy(key)}"
+            return StoreError(f"{damage}: {self._remedy(key)}")
+        removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
+        since = "since documents were removed from it (`forget`)" if removed else "yet"
+        if different:
+            since = f"for this recipe yet, the newest version has other {different}"
         asset = self._asset(key)
-        first = f"materialize {'it' if asset == key else asset} (for example with the job `pretrain`) first"
-        if not different:
-            removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
-            since = "since documents were removed from it (`forget`)" if removed else "yet"
-            return f"{key} has not been made {since}: {first}"
-        return (
-            f"{key} has not been made for this recipe yet, the newest version has other {different}: {first}"
-        )
+        job = self._recipe.job(key) if self._recipe else "pretrain"
+        return NotMadeError(f"{key} has not been made {since}", job, "it" if asset == key else asset)
 
     def _asset(self, key: Key) -> Key:
         return self._recipe.asset(key) if self._recipe else key

@@ -32,6 +32,16 @@ class StoreError(PipelineError):
     """Something expected in the store is missing or incomplete."""
 
 
+class NotMadeError(StoreError):
+    """`what` says that something has not been made. The message also says how to make it: the `job` makes
+    `asset`.
+    """
+
+    def __init__(self, what: str, job: str = "pretrain", asset: str = "it"):
+        super().__init__(f"{what}: materialize {asset} (for example with the job `{job}`) first")
+        self.what = what
+
+
 class Versions:
     """A directory of versions. Readers see a complete version or none."""
 

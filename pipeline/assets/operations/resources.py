@@ -27,6 +27,7 @@ from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError, check_place, default_store
+from pipeline.store.versions import NotMadeError
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal
 from trainer.system.errors import install
@@ -188,8 +189,9 @@ class PipelineResources(dg.ConfigurableResource):
                     since_trained.model(store_of(base), base)
                 except StoreError as error:
                     job = self.used.name(JOBS.get(base.section, "pretrain"))
+                    why = error.what if isinstance(error, NotMadeError) else error
                     raise PipelineError(
-                        f"{section} starts from a model that is missing ({error}): run the job {job} first"
+                        f"{section} starts from a model that is missing ({why}): run the job {job} first"
                     ) from None
 
     def _trained(self, instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:

@@ -41,6 +41,9 @@ class LineageVersions:
     def asset(self, key: Key) -> Key:
         return key
 
+    def job(self, key: Key) -> str:
+        raise NotImplementedError  # what a lineage names was made
+
 
 def version_of(store: Store, assets: Mapping[str, Any], key: Key) -> Version:
     """The version of `key` among the `assets` of a lineage. Raises StoreError if it is gone."""

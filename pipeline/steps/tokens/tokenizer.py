@@ -20,7 +20,8 @@ from pipeline.store.fingerprint import fingerprint
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Part, Version
 from pipeline.store.parts import Counts, kept_documents
-from pipeline.store.store import Store, StoreError
+from pipeline.store.store import Store
+from pipeline.store.versions import NotMadeError
 from pipeline.store.work import NAME_LENGTH, Work
 from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 
@@ -61,8 +62,7 @@ class FrozenTokenizer(DataStage):
     def work(self, store: Store) -> Version:
         version = RecipeTokenizers(store, self.recipe, self.params).in_use()
         if version is None:
-            first = "materialize it (for example with the job `pretrain`) first"
-            raise StoreError(f"{self.key} has not been made for this recipe yet: {first}")
+            raise NotMadeError(f"{self.key} has not been made for this recipe yet")
         return version
 
     def make(self, store: Store, engine: Engine, retrain: bool = False) -> Version:

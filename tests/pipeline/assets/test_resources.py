@@ -152,7 +152,7 @@ def test_a_section_without_the_model_that_it_goes_on_with_is_told_before_its_dat
                 defs.resolve_job_def("sft").execute_in_process(instance=instance)
             said = str(failed.value)
             assert said.startswith(f"{trained[0]} starts from a model that is missing (")
-            assert said.endswith(f"run the job {missing} first")
+            assert said.endswith(f"run the job {missing} first") and said.count("first") == 1
     assert bool(made) is (missing is None)
 
 

@@ -206,6 +206,28 @@ def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(stor
     assert said(second) == f"pretrained_model has not been made yet: {first}"
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "job"),
+    [
+        ("", keys.MIXTURE_SEARCH, "search_mixture"),
+        ("sft", keys.raw("talks"), "sft"),
+        ("", keys.raw("new"), "pretrain"),
+    ],
+)
+def test_what_is_missing_is_told_with_a_job_that_makes_it(
+    section: str, key: keys.Key, job: str, store: Store
+) -> None:
+    make_shards(store, recipe())
+    talks = {"name": "talks", "source": {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}}
+    new = ["first", "second"] if key == keys.MIXTURE_SEARCH else ["new"]
+    written = recipe(*new).model_dump(mode="json", by_alias=True)
+    written |= {"mixture": {"search": {"runs": 5}}, "post_training": {"sft": {"corpora": [talks]}}}
+    wanted = Recipe.model_validate(written)
+    wanted = wanted.tuned(section) if section else wanted
+    with pytest.raises(StoreError, match=rf"^{key} has not been made yet: .* the job `{job}`\) first$"):
+        Store(store.root, RecipeVersions(wanted)).current(key)
+
+
 def test_shards_of_other_documents_than_those_read_last_are_not_trained_on(
     store: Store, tmp_path: Path
 ) -> None:
