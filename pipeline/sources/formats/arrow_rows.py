@@ -135,6 +135,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pt.is_dictionary(kind) else kind
 
 
+def parquet_schema(stored: SourceFile) -> pa.Schema:
+    """The columns of a Parquet file. Raises ArrowException, and OSError."""
+    with stored.open() as handle:
+        return pq.ParquetFile(handle).schema_arrow
+
+
 def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBatch]:
     """The documents of a Parquet file. Metadata has no nested or binary columns. Raises OSError."""
     with stored.open() as handle:

@@ -17,9 +17,16 @@ from pydantic import Field, field_validator
 from zstandard import ZstdError
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
-from pipeline.sources.formats.arrow_rows import add_rows, no_text, readable_columns
+from pipeline.sources.formats.arrow_rows import (
+    add_rows,
+    no_text,
+    parquet_schema,
+    read_parquet,
+    readable_columns,
+)
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.jsonl import read_jsonl
+from pipeline.sources.formats.other_formats import XML
 from pipeline.sources.formats.rows import Columns, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
@@ -41,7 +48,7 @@ BROKEN = (
     BrokenCompressionError,
 )
 JSON_LINES = (".jsonl", ".ndjson")
-LINES = "lines-1"  # of the fingerprints of data sets in JSON
+READ_HERE = {"JsonConfig": "lines-1", "ParquetConfig": "row-groups-1"}  # in fingerprints, by configuration
 
 T = TypeVar("T")
 Opening = tuple[Any, dict[str, Any]]  # the class of a DatasetBuilder and its state
@@ -102,7 +109,7 @@ class HubSource:
         builder = self._builder(commit)
         files = {self._path(url, commit): url for url in self._urls(builder)}
         opening = _opening(builder)
-        self._check_text(opening, next(iter(files.values())))
+        self._check_text(opening, *next(iter(files.items())))
         sizes, contents = self._contents(list(files), commit)
         settings = _settings(builder)
         if self.config.max_documents is not None:
@@ -125,6 +132,8 @@ class HubSource:
             try:
                 if _is_read_by_line(path, opening):
                     yield from read_jsonl(blocks(_file(url), format_of(path)[1]), reader)
+                elif _is_read_by_row_group(path, opening):
+                    yield from read_parquet(_file(url), reader)
                 else:
                     yield from _read(_stream(opening, self.config.split, url), reader)
             except StopIteration:
@@ -201,22 +210,32 @@ class HubSource:
             raise self._error(f"has no split {self.config.split!r}; choose from {', '.join(map(str, files))}")
         return sorted(str(url) for url in files[self.config.split])
 
-    def _check_text(self, opening: Opening, url: str) -> None:
+    def _check_text(self, opening: Opening, path: str, url: str) -> None:
+        if opening[0].__name__ == "Xml":  # which `datasets` does not stream
+            raise self._error(f"has no text to read: it is {XML}")
         try:
-            features = _stream(opening, self.config.split, url).features
+            if _is_read_by_row_group(path, opening):
+                schema = parquet_schema(_file(url))
+            else:
+                features = _stream(opening, self.config.split, url).features
+                schema = features and features.arrow_schema
         except (*BROKEN, StopIteration):
             return  # reading will reject the file, or find it empty
         except Exception as error:  # as in _commit
             raise self._failed("cannot be read", error) from error
-        refused = no_text(features.arrow_schema, self.config) if features else None
+        refused = no_text(schema, self.config) if schema else None
         if refused:
             raise self._error(f"has no text to read: {refused[1]}; set `text_column` or `text_template`")
 
     def _path(self, url: str, commit: str) -> str:
-        """`hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`; elsewhere the address."""
-        if _offline() and Path(url).is_relative_to(self._cached(commit)):
-            return Path(url).relative_to(self._cached(commit)).as_posix()
-        return url.partition("@")[2].partition("/")[2] or url
+        """`hf://datasets/org/name@commit/data/a.parquet` -> `data/a.parquet`. Raises SourceError for what is
+        not in the repository: a card could name the files of this machine.
+        """
+        root = re.escape(str(self._cached(commit))) if _offline() else "hf://datasets/[^@]+@[^/]+"
+        inside = re.fullmatch(f"(?:.*::)?{root}/(.+)", url)
+        if inside is None or ".." in inside[1].split("/"):
+            raise self._error(f"is not read: its card names {url}, which is not in its repository")
+        return inside[1]
 
     def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
         """Each file's bytes and content hash on the Hub; elsewhere 0 bytes and the commit for a hash."""
@@ -284,6 +303,15 @@ def _is_read_by_line(path: str, opening: Opening) -> bool:
     return by_line and format_of(path)[0] in JSON_LINES
 
 
+def _is_read_by_row_group(path: str, opening: Opening) -> bool:
+    """Whether a file is Parquet as it is: `datasets` would give up a file for a column that it does not know,
+    and for a broken row group.
+    """
+    kind, settings = opening[0].__name__, opening[1]["config"]
+    whole = kind == "Parquet" and settings.columns is None and settings.filters is None
+    return whole and format_of(path) == (".parquet", "")
+
+
 def _file(url: str) -> SourceFile:
     from fsspec.core import url_to_fs
 
@@ -317,10 +345,8 @@ def _settings(builder: "DatasetBuilder") -> str:
     """The settings of the data set's card for reading its files."""
     config = builder.config
     names = [field.name for field in fields(config) if field.name not in NOT_SETTINGS]
-    by_line = [LINES] if type(config).__name__ == "JsonConfig" else []
-    return " ".join(
-        [type(config).__name__, *by_line, *(f"{name}={getattr(config, name)!r}" for name in names)]
-    )
+    kind = type(config).__name__
+    return " ".join([kind, READ_HERE.get(kind, ""), *(f"{name}={getattr(config, name)!r}" for name in names)])
 
 
 def _offline() -> bool:

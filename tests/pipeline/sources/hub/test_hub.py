@@ -152,7 +152,7 @@ def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: H
     files["data/train-00000.parquet"] = files["data/train-00000.parquet"][:-20]
     result = read()
     assert texts(result) == ["third text"]
-    assert ["data/train-00000.parquet", None, "broken_data"] in result["rejects"]
+    assert ["data/train-00000.parquet", None, "broken_parquet"] in result["rejects"]
     assert result["lost_bytes"] == len(files["data/train-00000.parquet"])
 
 
@@ -179,6 +179,30 @@ def test_files_with_other_columns_or_types_than_the_first_are_read_by_their_own(
     hub.files = {hub.commits[0]: {f"{n}.{suffix}": write(row) for n, row in enumerate(columns)}}
     result = read()
     assert (texts(result), result["rejects"]) == (["a", "b", "c"], [])
+
+
+def test_a_column_of_a_type_or_name_that_no_metadata_has_costs_no_row(read: Any, hub: Hub) -> None:
+    pairs = pa.array([[("a", "b")], []], pa.map_(pa.string(), pa.string()))
+    told = pa.array(["one", "two"])
+    table = pa.Table.from_arrays([told, pairs, told, told], ["text", "pairs", "twice", "twice"])
+    hub.files = {hub.commits[0]: {"a.parquet": row_groups(table)}}
+    result = read()
+    assert (texts(result), result["rejects"]) == (["one", "two"], [])
+    assert "column 'pairs' is of type map<" in read({"text_column": "pairs"})["error"]
+
+
+def test_a_broken_row_group_costs_its_own_rows_alone(read: Any, hub: Hub) -> None:
+    content = row_groups(*(pa.table({"text": [f"{n} " + "x" * 500]}) for n in range(3)))
+    place = content.index(b"1 xxx")
+    hub.files = {hub.commits[0]: {"a.parquet": content[: place - 20] + b"\xff" * 30 + content[place + 10 :]}}
+    result = read()
+    assert [text[:1] for text in texts(result)] == ["0", "2"]
+    assert result["rejects"] == [["a.parquet", 2, "broken_parquet"]]
+
+
+def test_xml_is_told_before_anything_is_read(read: Any, hub: Hub) -> None:
+    hub.files = {hub.commits[0]: {"a.xml": b"<a>text</a>"}}
+    assert "has no text to read: it is XML, whose tags would be learnt" in read()["error"]
 
 
 def test_a_damaged_compressed_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
@@ -333,6 +357,26 @@ def test_offline_the_hubs_cache_is_read_and_without_it_one_sentence_says_what_to
     )
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     assert read(HF_HUB_OFFLINE="1", **nowhere) == online
+
+
+@pytest.mark.parametrize("named", ["{elsewhere}", "../../../../mine.txt"], ids=["full path", "upwards"])
+def test_a_card_cannot_have_files_of_this_machine_read(named: str, read: Any, tmp_path: Path) -> None:
+    """Offline, `datasets` would read them."""
+    (tmp_path / "mine.txt").write_text("private\n")
+    repository = tmp_path / "hub" / "datasets--org--set"
+    files = repository / "snapshots" / ("a" * 40)
+    files.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(files.name)
+    (files / "own.txt").write_text("public\n")
+    for place, said in (
+        ("own.txt", ""),
+        (named.format(elsewhere=tmp_path / "mine.txt"), "not in its repository"),
+    ):
+        card = f"---\nconfigs:\n- config_name: default\n  data_files: {place}\n---\n"
+        (files / "README.md").write_text(card)
+        result = read(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+        assert said in result["error"] if said else texts(result) == ["public"]
 
 
 def test_rows_that_are_lines_are_joined_to_the_articles_they_came_from(read: Any, hub: Hub) -> None:
