@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from gzip import BadGzipFile
 from lzma import LZMAError
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 from zstandard import ZstdError
 
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES, Batches, SourceDocument, location
+from pipeline.sources.documents import Batches
 from pipeline.sources.formats.arrow_rows import (
     add_rows,
     no_text,
@@ -27,8 +27,9 @@ from pipeline.sources.formats.arrow_rows import (
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.other_formats import XML
-from pipeline.sources.formats.rows import Columns, Row, RowReader
+from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.streams import blocks
+from pipeline.sources.hub.joined_rows import JoinedRows
 from pipeline.sources.source import OfflineError, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, RemoteFile, SourceFile, info_of, is_busy, persistently
 from pipeline.store import without_pandas
@@ -346,7 +347,8 @@ def _settings(builder: "DatasetBuilder") -> str:
     config = builder.config
     names = [field.name for field in fields(config) if field.name not in NOT_SETTINGS]
     kind = type(config).__name__
-    return " ".join([kind, READ_HERE.get(kind, ""), *(f"{name}={getattr(config, name)!r}" for name in names)])
+    here = [READ_HERE[kind]] if kind in READ_HERE else []
+    return " ".join([kind, *here, *(f"{name}={getattr(config, name)!r}" for name in names)])
 
 
 def _offline() -> bool:
@@ -363,34 +365,3 @@ def token() -> str | Literal[False]:
     if not re.fullmatch("[!-~]*", found):
         raise SourceError("HF_TOKEN holds characters that no token has: copy the token again")
     return found or False
-
-
-@dataclass(frozen=True)
-class JoinedRows(RowReader):
-    """A row that fully matches `start` begins a document, whose id is the location of that row. A document
-    that continues in the next file becomes two.
-    """
-
-    start: re.Pattern[str]
-    _lines: list[str] = field(default_factory=list)
-    _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
-
-    def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
-        line = self._text(number, row)
-        if line is None:
-            return
-        if self.start.fullmatch(line.strip()) or self._where["characters"] > MAX_DOCUMENT_BYTES:
-            yield from self.rest()
-        if not self._lines:
-            self._where.update(first=number, characters=0)
-        self._lines.append(line if line.endswith("\n") else f"{line}\n")
-        self._where["characters"] += len(line)
-
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """Takes the collected document unless it is blank. Yields a batch once it is full."""
-        text = "".join(self._lines).strip()
-        self._lines.clear()
-        if text and not self.batches.done:
-            first = self._where["first"]
-            self.batches.add(self.file, SourceDocument(location(self.file, first), text, first, self.file))
-            yield from self.batches.full()
