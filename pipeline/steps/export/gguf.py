@@ -15,9 +15,11 @@ from safetensors import safe_open
 
 from pipeline.stages.bpe.train import LLAMA3_PATTERN, SINGLE_DIGITS_PATTERN
 from pipeline.steps.export.manifest import record
+from pipeline.steps.export.whole_model import check_whole
 from pipeline.store.atomic import output_directory
 from pipeline.store.errors import PipelineError
-from trainer.config.model_files import CONFIG, GENERATION_CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG
+from trainer.config.hugging_face import read_config
+from trainer.config.model_files import GENERATION_CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json
 from trainer.system.errors import install
 
@@ -54,7 +56,7 @@ def export_gguf(
     a `Modelfile` for Ollama. Returns the numbers of
     tensors and parameters. `progress` is told the bytes that were written.
 
-    Memory is that of one tensor. Raises PipelineError and OutputError.
+    Memory is that of one tensor. Raises PipelineError, TrainerError and OutputError.
     """
     try:
         lineage = read_json(model / "lineage.json")
@@ -75,12 +77,13 @@ def export_gguf(
 
 def write(model: Path, path: Path, name: str, progress: Callable[[int], object]) -> dict[str, int]:
     """Writes the model of a directory in Hugging Face's format, as `export_gguf` says."""
-    config = read_json(model / CONFIG)
+    config = read_config(model)
     if config.get("attention_sinks"):
         raise PipelineError(
             "--format gguf: llama.cpp has no dense model with attention sinks: train without "
             "training.model.attention_sinks, or use the model with `python -m trainer`"
         )
+    check_whole(model)
     try:
         import gguf
     except ModuleNotFoundError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.steps.export import croissant
 from pipeline.steps.export.documents import FORMAT
+from pipeline.steps.export.whole_model import check_whole
 from pipeline.store.errors import PipelineError, first_line
 from trainer.config.model_files import CONFIG
 from trainer.system.durable import read_json, write_atomically
@@ -33,6 +34,7 @@ def push(model: Path, repository: str, public: bool) -> str:
             f"{model} cannot be pushed: no reader of the hub's models has a dense one with attention sinks. "
             "Train without training.model.attention_sinks, or use the model with `python -m trainer`"
         )
+    check_whole(model)
     message = f"{lineage['recipe']['name']}, {lineage['training']['tokens']:,} tokens, {model.name}"
     return _upload(model, repository, public, message=message)
 

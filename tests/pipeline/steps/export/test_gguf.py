@@ -22,6 +22,7 @@ from tests.llama_cpp import LlamaCpp
 from trainer import hf
 from trainer.config import InitConfig, ModelConfig
 from trainer.model.llama import Llama
+from trainer.system.errors import TrainerError
 
 pytest.importorskip("gguf")
 VOCAB_SIZE = 500
@@ -174,6 +175,21 @@ def test_a_tokenizer_that_llama_cpp_does_not_know_is_refused(tmp_path: Path) -> 
 def test_a_model_of_another_program_is_told_what_reads_it(tmp_path: Path) -> None:
     model = made(tmp_path, MODELS["llama"], TOKENIZERS[0])
     with pytest.raises(PipelineError, match=r"neither an exported model nor .*convert_hf_to_gguf"):
+        gguf.export_gguf(model, {}, tmp_path / "out", lambda _: None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+)
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_half_an_export_is_told_by_the_file(name: str, content: bytes | None, tmp_path: Path) -> None:
+    model = made(tmp_path, MODELS["llama"], TOKENIZERS[0])
+    (model / "lineage.json").write_text("{}")
+    (model / name).unlink()
+    if content:
+        (model / name).write_bytes(content)
+    with pytest.raises((PipelineError, TrainerError), match=name):
         gguf.export_gguf(model, {}, tmp_path / "out", lambda _: None)
     assert not (tmp_path / "out").exists()
 

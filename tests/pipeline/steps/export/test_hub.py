@@ -18,17 +18,18 @@ from pipeline.cli import main
 from tests.pipeline.sources.hub.test_hub import READ
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.export.hub_server import UploadHub
+from tests.pipeline.steps.export.small_export import exported_files
 from tests.servers import serving
 
 Push = Callable[..., tuple[int, str]]
 ROOT = Path(__file__).parents[4]
 TEXTS = ["The first text.", "The second one.", "A third."]
 TOKEN = "hf_secret-of-the-test"
+WHOLE = exported_files()
 FILES = {
+    **WHOLE,
     "README.md": b"---\nlibrary_name: transformers\n---\n# mine\n",
     "lineage.json": json.dumps({"recipe": {"name": "mine"}, "training": {"tokens": 16_384}}).encode(),
-    "config.json": b"{}",
-    "model.safetensors": bytes(range(256)) * 100,
     "manifest.json": b"{}",
 }
 
@@ -204,6 +205,19 @@ def test_what_holds_no_exported_documents_is_not_pushed(
         status, said = push("--data", str(directory), model=False)
         assert status == 2 and why in said and "give what `python -m pipeline export" in said
     assert not hub.files
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("left", [None, 0.5])
+def test_half_an_export_is_not_published(
+    name: str, left: float | None, hub: UploadHub, push: Push, model: Path
+) -> None:
+    content = (model / name).read_bytes()
+    (model / name).unlink()
+    if left:
+        (model / name).write_bytes(content[: int(len(content) * left)])
+    status, said = push()
+    assert status == 2 and name in said and not hub.files and not hub.private
 
 
 def test_a_directory_that_is_not_an_export_is_refused(hub: UploadHub, push: Push, tmp_path: Path) -> None:
