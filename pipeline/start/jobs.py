@@ -14,6 +14,7 @@ from pathlib import Path
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.post_training import SFT
 from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen, choose
+from pipeline.start.conversations import read_conversations
 from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
@@ -55,8 +56,12 @@ class Jobs:
     anew: Chosen | None = None  # what takes the place of the choices, once a job has stopped
 
     def run(self) -> None:
-        """Raises FailedJobError, and NothingReadableError if the data stages leave too little."""
+        """Raises FailedJobError, and NothingReadableError if the data stages leave too little, or if the
+        conversations cannot be learnt, which is told before anything is trained.
+        """
         self.speed.end()
+        if self.chosen.conversations:
+            read_conversations(load_recipe(self.path))
         following = self._pretrain()
         if self.chosen.conversations:
             if (each := following.seconds_a_token) and is_ours(self.path):

@@ -180,7 +180,7 @@ class Raw(CorpusStage):
         reasons = [f"{reason} {count:,}" for reason, count in breakdown(counts, "set_aside").items()]
         emptied = f"set_aside/{FORGOTTEN}" in counts
         remedy = "Take it out of the recipe" if emptied else "Check its `source`"
-        first = _first_reject(draft, parts)
+        first = first_reject(draft, parts)
         raise PipelineError(
             f"corpus {self.corpus!r} is empty: its source gave no valid document "
             f"({', '.join(reasons) or 'and no invalid one'}). {first and f'First, {first}. '}{remedy}"
@@ -289,9 +289,9 @@ class _Reader:
         return self.draft.work.part_fingerprint([str(which), *read, *([state] if state else [])])
 
 
-def _first_reject(draft: Draft, parts: Iterable[Part]) -> str:
+def first_reject(made: Draft | Version, parts: Iterable[Part]) -> str:
     """What was wrong with the first input that was set aside, and where; empty if none was."""
-    tables = (draft.file(part, "rejects") for part in parts if "rejects" in part.files)
+    tables = (made.file(part, "rejects") for part in parts if "rejects" in part.files)
     rows = (row for table in tables for row in pq.read_table(os.fspath(table)).slice(0, 1).to_pylist())
     row = next(rows, None)
     if row is None:

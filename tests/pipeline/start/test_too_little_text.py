@@ -135,6 +135,29 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
     assert said.endswith("add text that does not repeat itself")
 
 
+@pytest.mark.parametrize("learnable", [0, 40])
+def test_conversations_that_cannot_be_learnt_are_told_before_anything_is_trained(
+    learnable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unanswered(folder: Path) -> None:
+        little(folder)
+        said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because."}]
+        talks = [json.dumps({"messages": said})] * 2_000
+        talks += [json.dumps({"messages": said[:1]})] * 9_000
+        (folder / "chats.jsonl").write_text("\n".join(talks) + "\n")
+
+    folder = folder_of(unanswered, tmp_path)
+    job = prepared(folder, Wishes(180.0, chat=True))
+    if not learnable:  # as if somebody had changed the file since
+        (folder / "chats.jsonl").write_text("{}\n" * 30)
+    monkeypatch.setattr(jobs, "execute", lambda *_, **__: pytest.fail("a job was run"))
+    with pytest.raises(NothingReadableError) as raised:
+        job.run()
+    said = str(raised.value)
+    assert ("9,000 of 11,000 rows (81.82%) were set aside" if learnable else "is empty") in said
+    assert "chats.jsonl, row" in said and said.endswith("or leave out --chat")
+
+
 def test_a_job_that_fails_before_it_has_read_the_text_is_not_blamed_on_the_text(tmp_path: Path) -> None:
     job = prepared(folder_of(little, tmp_path), Wishes(180.0))
     shutil.rmtree(tmp_path / "store")
