@@ -67,7 +67,9 @@ def read_files(
         except Exception as error:  # each file system raises its own classes
             raise _changed_error(file, error) from error
         if not same:
-            raise ChangedError(f"{file.place} changed while it was read; run again to read it as it is now")
+            raise ChangedError(
+                f"{file.place} changed while it was read; run again once nothing writes to it, or read a copy"
+            )
     yield from batches.rest()
 
 
