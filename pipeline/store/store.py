@@ -127,11 +127,12 @@ class Store(Versions):
             return StoreError(f"{damage}: {self._remedy(key)}")
         removed = newest and key == keys.raw(key.corpus) and forgotten(self.files, key.corpus).requests
         since = "since documents were removed from it (`forget`)" if removed else "yet"
+        what = f"{key} has not been made {since}"
         if different:
-            since = f"for this recipe yet, the newest version has other {different}"
+            what = f"{key} has not been made for this recipe yet, the newest version has other {different}"
         asset = self._asset(key)
         job = self._recipe.job(key) if self._recipe else "pretrain"
-        return NotMadeError(f"{key} has not been made {since}", job, "it" if asset == key else asset)
+        return NotMadeError(what, job, "it" if asset == key else asset)
 
     def _asset(self, key: Key) -> Key:
         return self._recipe.asset(key) if self._recipe else key
