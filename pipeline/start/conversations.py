@@ -1,4 +1,4 @@
-"""Whether the conversations of a folder can be learnt, which is known before the pretraining."""
+"""Whether the conversations of a folder can be learned, which is known before the pretraining."""
 
 from pipeline.recipe.post_training import SFT
 from pipeline.recipe.recipe import Recipe
@@ -13,7 +13,7 @@ from trainer.system import terminal
 
 def read_conversations(recipe: Recipe) -> None:
     """Reads the conversations into the store, where the job `sft` finds them. The look at the folder was at a
-    sample. Raises NothingReadableError if more of them cannot be learnt than the recipe allows.
+    sample. Raises NothingReadableError if more of them cannot be learned than the recipe allows.
     """
     tuning = recipe.tuned(SFT)
     store, engine = store_of(tuning), LocalEngine(tuning.engine.workers)
@@ -26,6 +26,6 @@ def read_conversations(recipe: Recipe) -> None:
         found = checks.little_set_aside(checks.Subject(raw, store, tuning))
         if not found.passed:
             raise NothingReadableError(
-                f"the conversations {stage.corpus} cannot be learnt: {found.message}. First, "
+                f"the conversations {stage.corpus} cannot be learned: {found.message}. First, "
                 f"{first_reject(raw, raw.parts)}: correct or remove such rows, or leave out --chat"
             )

@@ -57,7 +57,7 @@ class Jobs:
 
     def run(self) -> None:
         """Raises FailedJobError, and NothingReadableError if the data stages leave too little, or if the
-        conversations cannot be learnt, which is told before anything is trained.
+        conversations cannot be learned, which is told before anything is trained.
         """
         self.speed.end()
         if self.chosen.conversations:
