@@ -15,6 +15,7 @@ from pipeline.assets.evaluation import (
 from pipeline.assets.exported_model import exported_model_asset
 from pipeline.assets.leaderboard import leaderboard_spec
 from pipeline.assets.mixture_search import mixture_search_assets
+from pipeline.assets.operations.edited_recipe import retry_no_refused_run
 from pipeline.assets.operations.resources import checked, with_values_of
 from pipeline.assets.operations.sensors import (
     RETOKENIZE,
@@ -60,6 +61,7 @@ class _Assets:
 def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None) -> dg.Definitions:
     """The definitions of a recipe. `executor` is for runs of chosen assets. Raises RecipeError."""
     allow_enough()
+    retry_no_refused_run()
     recipes = load_all(used.path)
     recipe = recipes[BASE]
     partitions = {

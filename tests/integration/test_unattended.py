@@ -597,6 +597,8 @@ def run_planned_before(project: Project, recipe: dict[str, Any], chosen: list[st
         environment = project.environment()
         subprocess.run(waited.get_command_args(), env=environment, cwd=ROOT, check=False, capture_output=True)
         (failed,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        ended = instance.get_run_by_id(run.run_id)
+        assert ended and ended.tags["dagster/will_retry"] == "false"  # it would fail again, with an alert
         context = dg.build_run_status_sensor_context("run_failed", failed.get_dagster_event(), instance, run)
         return alerts.reason(context.for_run_failure())
 
@@ -615,10 +617,19 @@ def test_a_run_without_an_asset_that_the_recipe_got_meanwhile_says_how_the_ui_le
     assert said.endswith(RELOAD)
 
 
-def test_a_run_of_assets_that_the_recipe_lost_meanwhile_says_how_the_ui_learns_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", [None, ["corpora/topics/edited"]], ids=str)
+def test_a_run_of_assets_that_the_recipe_lost_meanwhile_says_how_the_ui_learns_of_it(
+    chosen: list[str] | None, tmp_path: Path
+) -> None:
     project = make_project(tmp_path)
     project.recipe = {**project.recipe, "edits": {"rules": ["policy"]}}
     without = {name: value for name, value in project.recipe.items() if name != "edits"}
-    said = run_planned_before(project, without)
-    assert "unknown steps: " in said and "corpora__topics__edited" in said
+    said = run_planned_before(project, without, chosen)
+    assert "corpora/topics/edited" in said.replace("__", "/").replace("', '", "/")
     assert said.endswith(RELOAD)
+
+
+def test_a_run_whose_recipe_was_broken_meanwhile_is_not_started_again(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    said = run_planned_before(project, {**project.recipe, "quality": "dokcs"})
+    assert said.startswith(f"{project.directory / 'recipe.yaml'}: quality: unknown profile 'dokcs'")

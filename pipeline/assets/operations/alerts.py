@@ -17,7 +17,7 @@ import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
 from pipeline.assets.operations import orphaned_runs
-from pipeline.assets.operations.edited_recipe import removed_since
+from pipeline.assets.operations.edited_recipe import error_outside_steps, removed_since
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
 from pipeline.steps.training.effort import HOUR, took
@@ -130,20 +130,14 @@ def _failed_checks(context: dg.RunFailureSensorContext, step: str | None) -> str
 
 def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     """What the recipe or a resource of the run raised, such as an invalid setting, or Dagster's message."""
-    refused = {dg.DagsterEventType.RESOURCE_INIT_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
-    records = context.instance.get_records_for_run(context.dagster_run.run_id, of_type=refused).records
-    events = [record.event_log_entry.dagster_event for record in records]
-    errors = [event.engine_event_data.error for event in events if event]
-    if failed := context.failure_event.job_failure_data:  # None of a run whose process is gone
-        errors.append(failed.error)
-    for error in filter(None, errors):
-        # A mistake in the recipe has a cause of its own, such as YAML's, which names no file.
-        while error.cause and (error.cls_name or "").startswith("Dagster"):
-            error = error.cause
+    failed = context.failure_event.job_failure_data  # None of a run whose process is gone
+    last = failed.error if failed else None
+    if error := error_outside_steps(context.instance, context.dagster_run.run_id, last):
         return f"{_message(error)}{removed_since(error.cls_name or '')}"
     # Dagster's server notes how the process ended before it marks the run as failed "from outside".
     run = context.dagster_run
-    told = (str(event and event.message).partition(f"{PROCESS}{run.run_id} ")[2] for event in events)
+    entries = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+    told = (entry.message.partition(f"{PROCESS}{run.run_id} ")[2] for entry in entries)
     if how := next(filter(None, told), ""):
         return f"the process of this run{orphaned_runs.at_work_on(context.instance, run)} {how}"
     return context.failure_event.message or "Dagster recorded no reason"

@@ -1,13 +1,21 @@
-"""What to say of a run that the UI planned before an edit added assets to the recipe, or removed some.
+"""What becomes of a run that the UI planned before an edit of the recipe, which may now be invalid or have
+other assets.
 
 The process of a run reads the recipe as it is now. The UI knows the recipe that it read when it started.
 """
 
+from typing import Any
+
 import dagster as dg
+from dagster_shared.error import SerializableErrorInfo
+
+from pipeline.recipe.recipe import RecipeError
 
 RELOAD = "reload the code location, on the page Deployment of the UI, and start the run again"
 # Errors with which Dagster refuses the plan of a run whose assets are gone.
 REFUSED = ("DagsterExecutionStepNotFoundError", "DagsterInvalidSubsetError")
+
+_usual = dg.DagsterInstance._should_retry_run
 
 
 def added_since(context: dg.OpExecutionContext) -> str:
@@ -36,3 +44,33 @@ def removed_since(error: str) -> str:
     return (
         f". The recipe has lost assets of this run since the UI read it: {RELOAD}" if error in REFUSED else ""
     )
+
+
+def error_outside_steps(
+    instance: dg.DagsterInstance, run_id: str, last: SerializableErrorInfo | None = None
+) -> SerializableErrorInfo | None:
+    """What the recipe or a resource of a run raised, such as an invalid setting, or else the `last` error."""
+    kinds = {dg.DagsterEventType.RESOURCE_INIT_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
+    records = instance.get_records_for_run(run_id, of_type=kinds).records
+    events = [record.event_log_entry.dagster_event for record in records]
+    errors = [event.engine_event_data.error for event in events if event]
+    for error in filter(None, (*errors, last)):
+        # A mistake in the recipe has a cause of its own, such as YAML's, which names no file.
+        while error.cause and (error.cls_name or "").startswith("Dagster"):
+            error = error.cause
+        return error
+    return None
+
+
+def retry_no_refused_run() -> None:
+    """Lets Dagster start no run again that the recipe refuses: it would be refused again. The settings of
+    Dagster have one number of retries for all runs that fail outside their steps, also for lost processes.
+    """
+
+    def should_retry(instance: Any, run: dg.DagsterRun, reason: Any) -> bool:
+        if not _usual(instance, run, reason):
+            return False
+        error = error_outside_steps(instance, run.run_id)
+        return error is None or error.cls_name not in (*REFUSED, RecipeError.__name__)
+
+    dg.DagsterInstance._should_retry_run = should_retry  # type: ignore[method-assign]
