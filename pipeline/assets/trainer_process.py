@@ -200,7 +200,7 @@ class TrainerProcess:
         now = time.monotonic()
         if now >= self._spike_alert_at:
             self._spike_alert_at = now + SPIKE_ALERT_SECONDS
-            alerts.send(text, self.context.log)
+            alerts.send(text, self.context.log, self.context.instance)
 
 
 def _report(problem: str, error: Exception) -> None:

@@ -191,7 +191,11 @@ def test_a_webhook_that_does_not_answer_is_named_with_the_reason_and_without_its
     [([503, 429, 204], 3), ([404], 1), ([500] * 9, 4)],  # it comes back, it is another address, it stays away
 )
 def test_an_alert_is_posted_again_until_the_webhook_takes_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: list[int], asked: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    answers: list[int],
+    asked: int,
 ) -> None:
     received: list[str] = []
 
@@ -205,13 +209,51 @@ def test_an_alert_is_posted_again_until_the_webhook_takes_it(
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Restarting)) as server:
         monkeypatch.setenv(WEBHOOK_VARIABLE, f"http://127.0.0.1:{server.server_port}/s3cret")
         before = set(threading.enumerate())
-        alerts.send("the run failed", logging.getLogger("sensor"))
-        most = time.monotonic() + 20
-        while time.monotonic() < most and set(threading.enumerate()) - before:
-            time.sleep(0.05)
+        with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+            alerts.send("the run failed", logging.getLogger("sensor"), instance)
+            most = time.monotonic() + 20
+            while time.monotonic() < most and set(threading.enumerate()) - before:
+                time.sleep(0.05)
+    assert not [*tmp_path.rglob("waiting_alerts/*")]
     assert received == ["Groundwork: the run failed"] * asked
     assert ("this alert was not posted: Groundwork: the run failed" in caplog.text) is (answers[-1] == 500)
     assert "s3cret" not in caplog.text
+
+
+def test_an_alert_that_waits_when_its_process_is_killed_is_posted_once_by_the_next(
+    webhook: tuple[str, list[dict[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, received = webhook
+    make_project(tmp_path).enter(monkeypatch)
+    code = f"""
+import logging, os, time, dagster as dg
+from pipeline.assets.operations import alerts
+os.environ[alerts.WEBHOOK_VARIABLE] = "http://127.0.0.1:9/"
+with dg.DagsterInstance.from_config({str(tmp_path / "home")!r}) as instance:
+    alerts.send("the run failed", logging.getLogger(), instance, reason="no field 'text'")
+    print("waits", flush=True)
+    time.sleep(600)
+"""
+    monkeypatch.setenv(WEBHOOK_VARIABLE, address)
+
+    def tick(instance: dg.DagsterInstance) -> None:
+        with dg.build_sensor_context(
+            instance=instance, resources={"workshop": PipelineResources()}
+        ) as context:
+            disk_nearly_full(context)
+
+    with (
+        subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as sender,
+        dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance,
+    ):
+        assert sender.stdout and sender.stdout.readline() == "waits\n"
+        tick(instance)
+        assert received == []  # its own process still posts it
+        sender.kill()
+        sender.wait()
+        tick(instance)
+        tick(instance)
+    assert received == [{"text": "Groundwork: the run failed", "reason": "no field 'text'"}]
 
 
 def test_a_webhook_whose_answer_never_ends_does_not_hold_the_sensor(

@@ -8,7 +8,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,14 @@ from pipeline.assets.operations.edited_recipe import error_outside_steps, remove
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
 from pipeline.steps.training.effort import HOUR, took
-from pipeline.store import keys
+from pipeline.store import keys, locks
+from trainer.system.durable import read_json, write_atomically
 
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
 RETRY_AFTER_SECONDS = (60.0, 240.0, 600.0, 900.0, 1800.0, 3600.0)  # two hours in all
 TRY_LATER = (408, 425, 429)  # of the answers below 500; all others say that the address is wrong
+WAITING = "waiting_alerts"  # a folder of Dagster's home; what is in it outlasts the process that posts it
 NO_ADDRESS = (ValueError, InvalidURL, str)  # what `urlopen` says of a text that is none
 PROCESS = "Run execution process for "
 # Less than both: 5% of a small disk may be enough for a run, and 20 GB of a large one.
@@ -34,14 +38,37 @@ LOW_DISK_SHARE, LOW_DISK_BYTES = 0.05, 20e9
 FACTS = {"validation loss": "validation loss {:.4f}", "bits per byte": "{:.4f} bits per byte"}
 
 
-def send(text: str, log: logging.Logger, **facts: str) -> None:
+def send(text: str, log: logging.Logger, instance: dg.DagsterInstance, **facts: str) -> None:
     """Posts `{"text": ..., **facts}` to the webhook in WEBHOOK_VARIABLE, if that is set. What does not arrive
-    is posted again later, as long as this process runs.
+    is posted again later.
     """
+    waits_at = _waiting(instance) / f"{uuid.uuid4()}.json"
+    _start({"text": f"Groundwork: {text}", **facts}, log, waits_at)
+
+
+def send_waiting(log: logging.Logger, instance: dg.DagsterInstance) -> None:
+    """Posts the alerts that no process posts any more, since it has ended."""
+    for waits_at in sorted(_waiting(instance).glob("*.json")):
+        with locks.alone(_lock(waits_at)) as nobody_posts_it:
+            message = read_json(waits_at) if nobody_posts_it and waits_at.exists() else None
+        if message:
+            _start(message, log, waits_at)
+
+
+def _waiting(instance: dg.DagsterInstance) -> Path:
+    return Path(instance.root_directory) / WAITING
+
+
+def _lock(waits_at: Path) -> Path:
+    return waits_at.with_suffix(".lock")
+
+
+def _start(message: dict[str, str], log: logging.Logger, waits_at: Path) -> None:
     if address := os.environ.get(WEBHOOK_VARIABLE):
-        content, tried = {"text": f"Groundwork: {text}", **facts}, threading.Event()
+        tried = threading.Event()
         # `urlopen` waits so long for each piece of an answer, so a server that drips would hold the sensor.
-        threading.Thread(target=_deliver, args=(address, content, log, tried), daemon=True).start()
+        arguments = (address, message, log, tried, waits_at)
+        threading.Thread(target=_deliver, args=arguments, daemon=True).start()
         if not tried.wait(2 * TIMEOUT_SECONDS):
             log.warning(f"the webhook in {WEBHOOK_VARIABLE} answers too slowly: no longer waiting for it")
 
@@ -52,7 +79,7 @@ def report_failure(context: dg.RunFailureSensorContext) -> None:
     name = _shown_name(run)
     context.log.error(f"{name} ({run.run_id[:8]}) failed: {why}")
     facts = {"job": run.job_name, "run_id": run.run_id, "reason": why}
-    send(f"{name} failed: {why}", context.log, **facts)
+    send(f"{name} failed: {why}", context.log, context.instance, **facts)
 
 
 def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> None:
@@ -71,7 +98,7 @@ def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> Non
             model = metadata.get("training run", "a model")
             text = f"{_shown_name(run)} ({run.run_id[:8]}) trained {model}: {_figures(metadata)}"
             context.log.info(text)
-            send(text, context.log, job=run.job_name, run_id=run.run_id)
+            send(text, context.log, context.instance, job=run.job_name, run_id=run.run_id)
 
 
 def _shown_name(run: dg.DagsterRun) -> str:
@@ -143,14 +170,28 @@ def _outside_steps(context: dg.RunFailureSensorContext) -> str:
     return context.failure_event.message or "Dagster recorded no reason"
 
 
-def _deliver(address: str, message: dict[str, str], log: logging.Logger, tried: threading.Event) -> None:
-    if not _post(address, message, log):
+def _deliver(
+    address: str, message: dict[str, str], log: logging.Logger, tried: threading.Event, waits_at: Path
+) -> None:
+    lock = _lock(waits_at)
+    with ExitStack() as waiting:
+        if again := _post(address, message, log):
+            seconds = RETRY_AFTER_SECONDS[0]
+            log.warning(f"this alert is posted again in {seconds:.0f} seconds, and then more rarely")
+            try:
+                waiting.enter_context(locks.alone(lock))
+                write_atomically(waits_at, json.dumps(message))
+            except OSError as error:  # an alert of a full disk, for example
+                log.warning(f"{waits_at} cannot be written ({error}): this alert ends with its process")
         tried.set()
-        return
-    log.warning(f"this alert is posted again in {RETRY_AFTER_SECONDS[0]:.0f} seconds, and then more rarely")
-    tried.set()
-    # The log of a sensor ends with its tick.
-    log = logging.getLogger(__name__)
+        if again:
+            _post_again(address, message)
+        for path in (waits_at, lock):
+            path.unlink(missing_ok=True)
+
+
+def _post_again(address: str, message: dict[str, str]) -> None:
+    log = logging.getLogger(__name__)  # that of a sensor ends with its tick
     for seconds in RETRY_AFTER_SECONDS:
         time.sleep(seconds)
         if not _post(address, message, log):

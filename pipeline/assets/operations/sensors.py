@@ -219,7 +219,8 @@ def alert_sensors(used: UsedRecipe) -> list[dg.SensorDefinition]:
         minimum_interval_seconds=300,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Watches the disk of the store, and posts to the URL in "
-        f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left.",
+        f"{alerts.WEBHOOK_VARIABLE}, if it is set, when little is left. Posts alerts that were still to be "
+        "posted again when their process ended.",
     )
     @given(used)
     def disk_nearly_full(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SkipReason:
@@ -227,7 +228,8 @@ def alert_sensors(used: UsedRecipe) -> list[dg.SensorDefinition]:
         problem = alerts.low_disk(workshop.store.root)
         if problem and not context.cursor:
             context.log.error(used.meant(problem))
-            alerts.send(used.meant(problem), context.log)
+            alerts.send(used.meant(problem), context.log, context.instance)
+        alerts.send_waiting(context.log, context.instance)
         context.update_cursor("reported" if problem else "")
         return dg.SkipReason(problem or "there is room on the disk of the store")
 
