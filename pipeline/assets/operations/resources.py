@@ -299,13 +299,13 @@ def checked(workshop: PipelineResources) -> dg.ResourceDefinition:
 
 
 def _accepted(kind: type[PipelineResources], config: dict[str, Any]) -> dict[str, Any]:
-    """Raises SettingsError for settings that nothing accepts, a recipe that was broken since it was read, and
-    an unwritable store.
+    """Raises SettingsError for settings that nothing accepts, a recipe of which something, such as a variant,
+    was broken since it was read, and an unwritable store.
     """
     refused = []
     try:
         check_place(default_store(stored_at(kind.used.path)).root)
-        for variant in (BASE, *load_recipe(kind.used.path).all_variants):
+        for variant in variants.load_all(kind.used.path):
             workshop = kind(**config)
             workshop._variant = variant
             try:

@@ -120,6 +120,7 @@ def test_a_run_may_have_what_a_variant_accepts_and_the_recipe_refuses(file: Path
     [
         ("corpora:", "corpora: [", "not valid YAML: line "),
         ("seq_len:", "sequence:", "training: unknown key 'sequence'"),
+        ("seed: 5", "sed: 5", "variants.fast: training: unknown key 'sed'"),
         ("a file that is gone", "", "no such recipe"),
     ],
 )
