@@ -300,6 +300,9 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
         trained = plan.training_work(store, recipe)
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings)
+    except PipelineError as error:  # of initial weights that are gone
+        log.warning("the run of %s cannot be looked for: %s", name, error)
+        return Outcome(name, settings)
     model = store.existing(work)
     run = RunHistory(store.root / RUNS / (work if model else trained).name)
     so_far = _so_far(run, name=name, settings=settings, text=text)

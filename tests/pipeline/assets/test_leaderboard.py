@@ -117,6 +117,19 @@ def test_variants_stand_above_other_runs_before_any_is_trained(store: Store, tmp
     assert [line.split("|")[1].strip() for line in lines] == ["base", "strict", "mine aaaaaaaa"]
 
 
+def test_a_variant_whose_initial_weights_are_gone_does_not_hide_the_others(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tuned = {"tuned": {"training": {"pretrained": {"path": "gone"}}}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE | {"variants": tuned}))
+    trained(store, "a")
+    with dg.DagsterInstance.ephemeral() as instance:
+        leaderboard.update(instance, store)
+        (shown,) = entries(instance)
+    assert "| mine aaaaaaaa |" in shown["1-3"] and "| tuned |" in shown["1-3"]
+    assert "the run of tuned cannot be looked for: training.pretrained.path: " in caplog.text
+
+
 def test_many_runs_are_shown_without_a_click(store: Store) -> None:
     for digit in "0123456789abcdef":
         saved = trained(store, digit) / "checkpoints/step-00000001/manifest.json"
