@@ -30,7 +30,7 @@ from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.operations import alerts, orphaned_runs
 from pipeline.assets.operations.alerts import WEBHOOK_VARIABLE
 from pipeline.assets.operations.edited_recipe import RELOAD
-from pipeline.assets.operations.resources import PipelineResources
+from pipeline.assets.operations.resources import TRAINING_TAG, PipelineResources
 from pipeline.assets.operations.sensors import alert_sensors
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.store.errors import PipelineError
@@ -288,7 +288,9 @@ def train_job() -> dg.JobDefinition:
     )
 
 
-def test_a_killed_run_is_found_by_the_next_and_gives_back_its_place(tmp_path: Path) -> None:
+def test_a_killed_run_is_found_by_the_next_and_gives_back_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "dagster.yaml").write_text((ROOT / "dagster_home" / "dagster.yaml").read_text())
     code = f"""
 import time, dagster as dg
@@ -302,7 +304,9 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
 """
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         job = train_job()
-        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        location = RegisteredCodeLocationOrigin("pipeline.definitions")
+        from_ui = RemoteJobOrigin(RemoteRepositoryOrigin(location, "__repository__"), "train")
+        run = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, remote_job_origin=from_ui)
         instance.event_log_storage.initialize_concurrency_limit_to_default("gpu")
         with subprocess.Popen(
             [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -315,6 +319,11 @@ with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
         assert orphaned_runs.report(instance) == [run.run_id]
         lost = instance.get_run_by_id(run.run_id)
         assert lost and lost.status is dg.DagsterRunStatus.FAILURE
+        (failed,) = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        context = dg.build_run_status_sensor_context("run_failed", failed.get_dagster_event(), instance, run)
+        run_failed(context.for_run_failure())
+        told = "failed, and is started again by itself: The process of this run is gone"
+        assert told in "".join(capsys.readouterr())
         # One that is started again has the tags of the first until it names its own process.
         instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags={**lost.tags})
         assert orphaned_runs.report(instance) == []
@@ -603,6 +612,11 @@ def test_each_checkpoint_that_is_kept_is_evaluated_once(
             .success
         )
         assert [request.partition_key for request in tick(instance).run_requests or []] == keys[:-1]
+        lost = instance.create_run_for_job(
+            definitions.resolve_job_def("pretrain"), tags={TRAINING_TAG: f"mine {final[:8]}"}, **started
+        )
+        instance.report_run_failed(lost)  # and Dagster starts it again, with these checkpoints
+        assert f"those of {final[:8]}, which was stopped, wait" in str(tick(instance).skip_reason)
         filters = dg.AssetRecordsFilter(dg.AssetKey("checkpoint_evaluation"), asset_partitions=[final])
         (record,) = instance.fetch_materializations(filters, limit=2).records
         evaluated = record.asset_materialization

@@ -74,12 +74,14 @@ def _start(message: dict[str, str], log: logging.Logger, waits_at: Path) -> None
 
 
 def report_failure(context: dg.RunFailureSensorContext) -> None:
-    """Alerts of a failed run with its reason."""
-    run, why = context.dagster_run, reason(context)
+    """Alerts of a failed run with its reason, and says whether the run is started again by itself."""
+    why = reason(context)
+    run = context.instance.get_run_by_id(context.dagster_run.run_id) or context.dagster_run
     name = _shown_name(run)
-    context.log.error(f"{name} ({run.run_id[:8]}) failed: {why}")
+    what = "failed, and is started again by itself" if orphaned_runs.is_retried(run) else "failed"
+    context.log.error(f"{name} ({run.run_id[:8]}) {what}: {why}")
     facts = {"job": run.job_name, "run_id": run.run_id, "reason": why}
-    send(f"{name} failed: {why}", context.log, context.instance, **facts)
+    send(f"{name} {what}: {why}", context.log, context.instance, **facts)
 
 
 def report_training(context: dg.RunStatusSensorContext, used: UsedRecipe) -> None:

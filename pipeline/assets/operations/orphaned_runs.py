@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 PROCESS_TAG = ".dagster/groundwork_process"
 REPOSITORY_TAG = ".dagster/repository"
 MAX_RETRIES_TAG = "dagster/max_retries"  # Dagster retries a run that failed outside its steps
+WILL_RETRY_TAG = "dagster/will_retry"  # Dagster's decision about a run that failed
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 UNDER_WAY = [status for status in dg.DagsterRunStatus if status not in ENDED]
 DEFINITIONS = "pipeline.definitions"
@@ -133,6 +134,11 @@ def at_work_on(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     last = {entry.step_key: entry.dagster_event_type for entry in entries if entry.step_key}
     begun = [step.replace("__", "/") for step, event in last.items() if event not in ends]
     return f" (it was at work on {', '.join(begun)})" if begun else ""
+
+
+def is_retried(run: dg.DagsterRun) -> bool:
+    """Whether the run failed, and Dagster starts it again or has done so."""
+    return run.status is dg.DagsterRunStatus.FAILURE and run.tags.get(WILL_RETRY_TAG) == "true"
 
 
 def _is_ours(run: dg.DagsterRun) -> bool:

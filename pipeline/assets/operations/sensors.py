@@ -111,10 +111,10 @@ def new_checkpoint_sensor(used: UsedRecipe) -> dg.SensorDefinition:
         if any(map(trains, runs)):
             return dg.SensorResult(skip_reason="a training run is in progress")
         evaluated = context.instance.get_materialized_partitions(used.asset(keys.CHECKPOINT_EVALUATION))
-        # A person who cancels a training is about to start another, which would wait for them in the pool.
-        canceled = _canceled_training(context.instance)
+        # They would hold the pool while the next training is about to start.
+        stopped = _stopped_training(context.instance)
         missing = [
-            key for key in saved if key not in evaluated and not (canceled and key.startswith(f"{canceled}-"))
+            key for key in saved if key not in evaluated and not (stopped and key.startswith(f"{stopped}-"))
         ]
         asked = _evaluations(context.instance, job, missing)
         if workshop.recipe.evaluation.titles:  # perhaps since a checkpoint was evaluated
@@ -125,9 +125,7 @@ def new_checkpoint_sensor(used: UsedRecipe) -> dg.SensorDefinition:
                 if key in evaluated - answered
             ]
         requests = _not_yet_started(context.instance, used.name(CHECKPOINT_SAVED), asked)
-        left = (
-            f", but those of {canceled}, which was canceled, wait for the next training" if canceled else ""
-        )
+        left = f", but those of {stopped}, which was stopped, wait for the next training" if stopped else ""
         if asked:
             names = ", ".join(sorted({str(request.partition_key) for request in asked}))
             left = f", or has a run of `{job}`. If that failed or was canceled, start it again: {names}{left}"
@@ -178,12 +176,14 @@ def _tag_waiting(instance: dg.DagsterInstance, runs: list[dg.DagsterRun], name: 
             dagster_storages.remove_run_tag(instance, run.run_id, WAITS_TAG)
 
 
-def _canceled_training(instance: dg.DagsterInstance) -> str:
-    """The training of the newest run that trains, if a person canceled it, such as `6ddca120`."""
+def _stopped_training(instance: dg.DagsterInstance) -> str:
+    """The training of the newest run that trains, such as `6ddca120`, if a person canceled it, who is about
+    to start another, or if it failed and Dagster starts it again.
+    """
     for run in instance.get_runs(limit=RECENT):
         if TRAINING_TAG in run.tags:
-            canceled = run.status is dg.DagsterRunStatus.CANCELED
-            return run.tags[TRAINING_TAG][-NAME_LENGTH:] if canceled else ""
+            stopped = run.status is dg.DagsterRunStatus.CANCELED or orphaned_runs.is_retried(run)
+            return run.tags[TRAINING_TAG][-NAME_LENGTH:] if stopped else ""
     return ""
 
 
