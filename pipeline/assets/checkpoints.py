@@ -18,7 +18,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
-from trainer.system.history import RunHistory, step_name
+from trainer.system.durable import read_json
+from trainer.system.history import MANIFEST, RunHistory, reported, step_name
 
 SHOWN = 12  # characters of a version
 BRANCHES = "trainings that continued from here"
@@ -74,6 +75,21 @@ def record(
     if not _is_recorded(context.instance, filters, message):
         _log_entry(context, run, key, message, samples, used)
     update_weights(context.instance, Store(run.config.run_dir.parents[1]), used)
+
+
+def record_saved(context: dg.AssetExecutionContext, run: plan.Run, used: UsedRecipe) -> None:
+    """Adds the entries that Dagster lacks of a training that has ended: they were wiped in the UI, or
+    Dagster's home is new. They have no samples.
+    """
+    known = context.instance.get_materialized_partitions(used.asset(CHECKPOINT))
+    for step, path in RunHistory(run.config.run_dir).checkpoints().items():
+        if step_name(run.name, step) in known:
+            continue
+        try:
+            message = reported(path, read_json(path / "state.json"), read_json(path / MANIFEST)["files"])
+            record(context, run, message, [], used)
+        except (OSError, ValueError, KeyError, PipelineError) as error:
+            context.log.warning(f"{path}: gets no entry, since it cannot be read ({error})")
 
 
 def _is_recorded(

@@ -64,6 +64,7 @@ def pretrained_model_asset(recipe: Recipe, used: UsedRecipe) -> dg.AssetsDefinit
             version = plan.finished(workshop.store, run.work) or _trained(context, workshop, run)
             if run.config.training.averaged_steps:
                 version = merging.of_recipe(workshop.store, workshop.recipe, run, version)
+        checkpoints.record_saved(context, run, used)
         if run.config.training.averaged_steps:
             run = merging.run_of(workshop.store, version)
             checkpoints.record(context, run, merging.reported(workshop.store, version), [], used)

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainer.system.durable import atomic_directory, read_json
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP
+from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP, model_version
 
 
 class CheckpointError(TrainerError):
@@ -116,8 +116,7 @@ def newest_valid(
 
 def data_version(checkpoint: Path) -> str:
     """The sha256 of the names and hashes of the exported model's files: equal for equal models."""
-    model = {name: entry["sha256"] for name, entry in manifest(checkpoint).items() if name.startswith("hf/")}
-    return hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()
+    return model_version(manifest(checkpoint))
 
 
 def _fingerprint(path: Path) -> dict[str, int | str]:

@@ -191,6 +191,29 @@ def checkpoint_sha256(checkpoint: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def reported(checkpoint: Path, state: Mapping[str, Any], files: Mapping[str, Any]) -> dict[str, Any]:
+    """What a training reports of a checkpoint: `state` is its state.json, and `files` are those of its
+    manifest.
+    """
+    evaluation = state["evaluation"] or {}
+    return {
+        "step": state["step"],
+        "tokens": state["tokens"],
+        "path": str(checkpoint),
+        "data_version": model_version(files),
+        "loss": state["loss"],
+        "validation_loss": evaluation.get("loss"),
+        "perplexity": evaluation.get("perplexity"),
+        "bits_per_byte": evaluation.get("bits_per_byte"),
+    }
+
+
+def model_version(files: Mapping[str, Any]) -> str:
+    """The sha256 of the names and hashes of the exported model's files: equal for equal models."""
+    model = {name: entry["sha256"] for name, entry in files.items() if name.startswith("hf/")}
+    return hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()
+
+
 def histories(runs: Path) -> list[RunHistory]:
     """The runs in a directory of runs, by their names."""
     return [RunHistory(config.parent) for config in sorted(runs.glob("[!.]*/config.yaml"))]

@@ -5,6 +5,7 @@ help, and says why where it does not.
 import base64
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from pipeline.assets import progress, trainer_process
+from pipeline.assets import checkpoints, progress, trainer_process
 from pipeline.assets.asset import user_errors_as_failures
 from pipeline.assets.used_recipe import CHECKPOINT, OWN
 from pipeline.recipe.sections import LaunchParams
@@ -31,6 +32,7 @@ from pipeline.store.store import Store
 from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from trainer.system.durable import write_atomically
 from trainer.system.history import RunHistory, running_mean
 
 BEGIN = """import json, os, signal, sys, time
@@ -381,6 +383,37 @@ def test_a_long_training_adds_few_entries(trains: Train, monkeypatch: pytest.Mon
         following.take(METRICS)
     assert sum(one < 3600 for one in entries) <= 120 and len(entries) <= 300
     assert entries[-1] > 6.7 * 24 * 3600
+
+
+def test_checkpoints_of_a_finished_training_get_the_entries_that_were_wiped(store: Store) -> None:
+    """A new DAGSTER_HOME with the old store lacks them, too."""
+    run = plan.plan(store, recipe())
+    saved = run.config.run_dir / "checkpoints" / "step-00000032"
+    evaluation = {name: LAST[name] for name in ("perplexity", "bits_per_byte")} | {"loss": 5.0}
+    state = {name: LAST[name] for name in ("step", "tokens", "loss")} | {"evaluation": evaluation}
+    write_atomically(saved / "state.json", json.dumps(state))
+    files = {"hf/model.safetensors": {"size": 1, "sha256": "0" * 64}}
+    write_atomically(saved / "manifest.json", json.dumps({"files": files}))
+    damaged = saved.with_name("step-00000016")
+    write_atomically(damaged / "manifest.json", json.dumps({"files": {}}))
+
+    @dg.asset
+    def model(context: dg.AssetExecutionContext) -> None:
+        checkpoints.record_saved(context, run, OWN)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        for _ in range(2):
+            assert dg.materialize([model], instance=instance).success
+        first = entry(instance)  # a single one
+        assert first.metadata["bits per byte"].value == 3.0 and first.metadata["on disk"].value == "yes"
+        instance.wipe_assets([KEY])
+        again = dg.materialize([model], instance=instance)
+        assert entry(instance) == first and first.partition == f"{run.name}-00000032"
+        said = [
+            event.message for event in instance.all_logs(again.run_id) if "gets no entry" in event.message
+        ]
+    assert len(said) == 1 and said[0].startswith(str(damaged))
+    shutil.rmtree(saved.parent)  # other tests train this run
 
 
 def test_spikes_are_logged_and_one_alert_is_sent(

@@ -11,6 +11,7 @@ from trainer.checkpoint import publish, state
 from trainer.run.session import Session
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
+from trainer.system.history import reported
 from trainer.system.wording import begins
 
 METRICS_INTERVAL_SECONDS = 5.0
@@ -78,20 +79,9 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
 
 def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
     """Reports a committed checkpoint. A repeated message is recognised by `data_version`."""
-    saved = state.read_state(checkpoint)
-    evaluation = saved["evaluation"] or {}
-    reporter.send(
-        "checkpoint",
-        step=saved["step"],
-        tokens=saved["tokens"],
-        path=str(checkpoint),
-        data_version=publish.data_version(checkpoint),
-        loss=saved["loss"],
-        validation_loss=evaluation.get("loss"),
-        perplexity=evaluation.get("perplexity"),
-        bits_per_byte=evaluation.get("bits_per_byte"),
-        parameters=session.training.model.parameters(session.config.data.vocab_size),
-    )
+    facts = reported(checkpoint, state.read_state(checkpoint), publish.manifest(checkpoint))
+    parameters = session.training.model.parameters(session.config.data.vocab_size)
+    reporter.send("checkpoint", **facts, parameters=parameters)
 
 
 def send_again(reporter: Reporter, checkpoints: Path, session: Session) -> None:
