@@ -136,7 +136,7 @@ def test_conversations_that_are_copies_are_too_little_to_learn_to_answer(
 
 
 @pytest.mark.parametrize("learnable", [0, 40])
-def test_conversations_that_cannot_be_learnt_are_told_before_anything_is_trained(
+def test_conversations_that_cannot_be_learned_are_told_before_anything_is_trained(
     learnable: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unanswered(folder: Path) -> None:
