@@ -14,6 +14,10 @@ REMEDIES = {
     "AWS_SECRET_ACCESS_KEY or the profile",
     **dict.fromkeys(("ExpiredToken", "InvalidToken", "ExpiredTokenException"), EXPIRED),
 }
+# Of requests that met at one object: the server has taken none of them.
+CONFLICTS = ("OperationAborted", "ConditionalRequestConflict")
+# What the library does not try again: S3 gives it 400.
+TEMPORARY = (*CONFLICTS, "RequestTimeout")
 NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 NOT_IMPLEMENTED = "501"
 # How the library words what has no class of its own.
@@ -30,12 +34,24 @@ class BucketError(PipelineError):
     """The bucket cannot be used; the message says what to change."""
 
 
+class UnavailableError(BucketError):
+    """A later attempt may succeed. `repeated`: whether the library has made several."""
+
+    def __init__(self, message: str, repeated: bool):
+        super().__init__(message)
+        self.repeated = repeated
+
+
 class RefusedError(BucketError):
     """The server does not take such a request."""
 
 
 def no_bucket(error: Exception) -> bool:
     return _first_match(_CODE, str(error)) in NO_BUCKET
+
+
+def is_conflict(error: Exception) -> bool:
+    return _first_match(_CODE, str(error)) in CONFLICTS
 
 
 def no_credentials(service: Service, url: str, why: str) -> BucketError:
@@ -82,22 +98,24 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
     tried = _first_match(_AFTER, text)
     attempts = f" after {int(tried) + 1} attempts" if tried else ""
     if not status and "HTTP error" in text:
-        return BucketError(
+        return UnavailableError(
             f"no server answers for {url} at {service.place()}{attempts}: check the network, and "
-            f"{service.endpoint_variable} if it is not {service.name}"
+            f"{service.endpoint_variable} if it is not {service.name}",
+            bool(tried),
         )
     said = (
         f"{code or status}, {_first_match(_SAID, text).strip() or 'no reason given'}"
         if status
         else _last_cause(text)
     )
-    if attempts and status != NOT_IMPLEMENTED:
-        return BucketError(
-            f"{url}: the server could not {operation} objects ({said}){attempts}: run again later"
+    if code in TEMPORARY or (attempts and status != NOT_IMPLEMENTED):
+        return UnavailableError(
+            f"{url}: the server could not {operation} objects ({said}){attempts}: run again later",
+            bool(tried),
         )
     return RefusedError(
-        f"{url}: the server refuses to {operation} objects ({said}): correct the address, the region or "
-        "its settings"
+        f"{url}: the server refuses to {operation} objects ({said}): correct the address, the region, the "
+        "credentials or its settings"
     )
 
 

@@ -11,18 +11,21 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from pipeline.store.bucket.clouds import SERVICES, Service
 from pipeline.store.bucket.errors import (
     BucketError,
     RefusedError,
+    UnavailableError,
     another_interface,
     explained,
+    is_conflict,
     no_bucket,
     no_credentials,
 )
@@ -33,7 +36,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 6  # with pauses of up to 1, 2, 4, 8 and 16 s between them
+ATTEMPTS = 6  # with pauses of up to 1, 2, 4, 8 and 16 s between them, by chance often of 5 s together
+PATIENT_SECONDS = 120.0  # for which a server that has answered before is asked again; less than a claim holds
+LONGEST_PAUSE_SECONDS = 15.0
 SLICE_BYTES = 16_000_000  # of an upload in slices
 MOST_SLICES = 9_000  # S3 allows 10,000
 SLICES_AT_ONCE = 4
@@ -71,6 +76,7 @@ class Bucket:
     """The objects below an address like `s3://bucket/prefix`; a key is the path below it."""
 
     url: str
+    _answered: Event = field(default_factory=Event, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w.-]*", self.name):
@@ -269,21 +275,29 @@ class Bucket:
 
     def _call(self, operation: str, call: Callable[[], T]) -> T | None:
         """What the call returns; None if there is no such object. Raises BucketError."""
-        errors = self._library.exceptions
-        attempts = 1
+        errors, began, attempts = self._library.exceptions, time.monotonic(), 1
         while True:
             try:
-                return call()
+                result = call()
+                self._answered.set()
+                return result
             except FileNotFoundError as error:
                 if not no_bucket(error):
+                    self._answered.set()
                     return None
                 raise explained(self.service, self.url, operation, error) from None
             except errors.BaseError as error:
-                # After a break in the middle of an answer the library does not try again.
-                if attempts >= ATTEMPTS or "response body error" not in str(error):
-                    raise explained(self.service, self.url, operation, error) from None
-            log.info("%s: an answer broke off in the middle, trying again", self.url)
-            time.sleep(2**attempts / 8)
+                why = explained(self.service, self.url, operation, error)
+                if not isinstance(why, UnavailableError):
+                    raise why from None
+                # A server that never answered is most likely another than was meant.
+                patient = self._answered.is_set() and time.monotonic() - began < PATIENT_SECONDS
+                if not patient and (why.repeated or attempts >= ATTEMPTS):
+                    raise why from None
+            level = logging.WARNING if why.repeated and attempts == 1 else logging.INFO
+            told = "%s: the server could not %s objects, trying again for up to %.0f s"
+            log.log(level, told, self.url, operation, PATIENT_SECONDS)
+            time.sleep(min(2**attempts / 8, LONGEST_PAUSE_SECONDS))
             attempts += 1
 
     def _done(self, operation: str, call: Callable[[], object]) -> bool:
@@ -312,7 +326,9 @@ class Bucket:
         def put() -> Any:
             try:
                 return self._library.put(store, key, content, mode=mode, **{"use_multipart": False, **how})
-            except (errors.AlreadyExistsError, errors.PreconditionError):
+            except (errors.AlreadyExistsError, errors.PreconditionError) as error:
+                if mode == "overwrite" or is_conflict(error):
+                    raise
                 return {}
 
         done = self._call("put", put)

@@ -10,6 +10,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.objects import Bucket
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
 from tests.pipeline.store.bucket.test_s3 import address, publish, store, texts, work
@@ -79,6 +80,66 @@ def test_what_a_server_answers_is_one_sentence_with_what_to_change(
             store(tmp_path).existing(work())
     assert said in str(raised.value)
     assert "\n" not in str(raised.value) and "attempts" not in str(raised.value)
+
+
+def failing(times: int, answer: Answer, method: str) -> Differs:
+    """The first requests of this method are answered so."""
+    answers = iter([answer] * times)
+    return lambda asked, *_: next(answers, None) if asked == method else None
+
+
+def test_an_outage_of_a_server_that_has_answered_is_waited_for(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pipeline.store.bucket.objects.ATTEMPTS", 2)
+    outage = failing(5, error(503, "SlowDown"), "PUT")
+    with proxied(server, differs=outage) as (other, _):
+        use(other, monkeypatch)
+        bucket = Bucket(address(tmp_path))
+        with pytest.raises(BucketError, match="could not put objects"):  # which may be the wrong server
+            bucket.put("a", b"one")
+        assert bucket.get("a") is None
+        assert bucket.put("a", b"one") and bucket.get("a", 0, 3)
+    (said,) = (record.message for record in caplog.records if record.levelname == "WARNING")
+    assert f"{address(tmp_path)}: the server could not put objects, trying again for up to" in said
+
+
+def test_an_outage_that_lasts_is_one_sentence(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.store.bucket.objects.ATTEMPTS", 2)
+    monkeypatch.setattr("pipeline.store.bucket.objects.PATIENT_SECONDS", 3.0)
+    with proxied(server, differs=failing(1000, error(503, "SlowDown"), "PUT")) as (other, proxy):
+        use(other, monkeypatch)
+        bucket = Bucket(address(tmp_path))
+        assert bucket.get("a") is None
+        with pytest.raises(BucketError, match=r"could not put objects \(SlowDown.*: run again later"):
+            bucket.put("a", b"one")
+        assert proxy.methods["PUT"] > 4
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [error(400, "RequestTimeout"), error(409, "OperationAborted"), error(409, "ConditionalRequestConflict")],
+)
+@pytest.mark.parametrize("replacing", [None, ""])
+def test_what_the_library_takes_for_an_answer_is_tried_again(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, replacing: str | None
+) -> None:
+    with proxied(server, differs=failing(1, answer, "PUT")) as (other, _):
+        use(other, monkeypatch)
+        bucket = Bucket(address(tmp_path))
+        assert bucket.put("a", b"one", replacing)
+        assert bucket.get("a", 0, 3)
+
+
+def test_a_conflict_that_stays_is_no_success(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxied(server, differs=failing(1000, error(409, "Other"), "PUT")) as (other, _):
+        use(other, monkeypatch)
+        with pytest.raises(BucketError, match=r"the server refuses to put objects \(Other"):
+            Bucket(address(tmp_path)).put("a", b"one")
 
 
 @pytest.mark.parametrize("prefix", ["pre#one", "pre?two"])
