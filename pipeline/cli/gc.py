@@ -71,6 +71,8 @@ def run(options: argparse.Namespace) -> None:
         print(f"{total}  freed")
     else:
         print(f"{total}  in all; the same command with --delete frees it")
+    if options.delete:
+        store.files.abort_old_uploads()
 
 
 def _delete_forgotten(store: Store) -> None:

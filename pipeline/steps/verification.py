@@ -200,15 +200,16 @@ class _Mending:
             yield checkpoint_name(saved.path), paths
 
     def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
+        removal = self._store.files.removal(path)
         if key.stage == RUNS:
             return (
-                f"rm -r {shell_word(path)}; if it is the last one of its run, `{self._trains(path)}` "
+                f"{removal}; if it is the last one of its run, `{self._trains(path)}` "
                 "then trains on from the one before"
             )
         if key == keys.DEDUP_EVIDENCE:
-            return f"rm -r {shell_word(path)}; the next change of a corpus verifies its clusters again"
+            return f"{removal}; the next change of a corpus verifies its clusters again"
         if key.stage == keys.IMPORTED:
-            return f"rm -r {shell_word(path)}, then `python -m pipeline benchmark --import` again"
+            return f"{removal}, then `python -m pipeline benchmark --import` again"
         if key.stage in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
             tags = json.dumps({"dagster/partition": key.name})
             return f"dagster job execute -j evaluate --tags {shell_word(tags)}"
@@ -219,7 +220,7 @@ class _Mending:
             return f"python -m pipeline reproduce {checkpoints[-1]} -o OUT, since no recipe uses it any more"
         if key.is_data:
             return "python -m pipeline gc --delete, since nothing uses it any more"
-        return f"rm -r {shell_word(path)}, since no recipe uses it any more"
+        return f"{removal}, since no recipe uses it any more"
 
     def _trains(self, checkpoint: Path) -> str:
         """The command that continues the run of a checkpoint."""

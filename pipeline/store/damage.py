@@ -79,9 +79,14 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
         if sha256 != written:
             found[path] = OTHER_HASH if sha256 else "cannot be read"
     found = {path: what for path, what in found.items() if not version.store_files.drop(path)}
-    for file in version.written if look == Look.ALL else ():
-        if fault := version.store_files.fault(version.path / file.path, file.sha256):
-            found[version.path / file.path] = fault
+    looked_for: Sequence[str] = [file.path for file in version.written]
+    if look < Look.ALL:
+        sizes = {file.path: file.bytes for file in version.written}
+        looked_for = version.store_files.unlisted(version.path, sizes) if look == Look.UNREAD else ()
+    for file in version.written:
+        path = version.path / file.path
+        if file.path in looked_for and (fault := version.store_files.fault(path, file.sha256)):
+            found[path] = fault
     damage = [Damage(path, what) for path, what in found.items()]
     return Inspection(damage, len(version.written), len(to_read), len(remembered))
 

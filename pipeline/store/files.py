@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainer.system.durable import rename_directory, write_atomically
+from trainer.system.wording import shell_word
 
 DAMAGED = "damaged"
 MANIFEST = "manifest.json"  # of a version or a checkpoint, which is complete when it has one
@@ -60,6 +61,14 @@ class Files:
     def fault(self, path: Path, sha256: str) -> str:
         """Says in words what is wrong with the copy of a file that is elsewhere, which it fetches."""
         return ""
+
+    def unlisted(self, folder: Path, sizes: Mapping[str, int]) -> Sequence[str]:
+        """Which files of a version have no copy of their size elsewhere, where files have copies."""
+        return ()
+
+    def removal(self, version: Path) -> str:
+        """What a person does so that a damaged version or checkpoint counts no more."""
+        return f"rm -r {shell_word(version)}"
 
     def is_version(self, path: Path) -> bool:
         """Whether a version is or was published in this directory. A version that has lost its manifest is

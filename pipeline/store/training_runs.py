@@ -43,7 +43,7 @@ def run_named(store: Versions, text: str) -> RunHistory:
                 f"{text} is not on disk: its training run was removed by `gc` or by `retention`. "
                 "`python -m pipeline lineage RUN-STEP` says what a checkpoint was made from"
             ) from None
-        raise UnknownRunError(str(error)) from None
+        raise UnknownRunError(str(error).replace(str(store.root), store.files.place)) from None
 
 
 def run_beginning(store: Versions, digits: str) -> RunHistory | None:

@@ -5,7 +5,7 @@ bucket. Files that never change are fetched once, small ones are pulled and push
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from io import RawIOBase
@@ -102,6 +102,14 @@ class Mirror(Files):
             return f"cannot be fetched ({first_line(error)})"
         return ""
 
+    def unlisted(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
+        """Needs a listing."""
+        listed = {path: stored.bytes for path, stored in self.listed(folder).items()}
+        return [name for name, size in sizes.items() if listed.get(folder / name) != size]
+
+    def removal(self, version: Path) -> str:
+        return f"remove {self.url(version / MANIFEST)}"
+
     def holds(self, path: Path, sha256: str) -> bool:
         stored = self.head(path)
         return stored is not None and stored.sha256 == sha256
@@ -168,7 +176,7 @@ class Mirror(Files):
         version = self._version(path)
         if version is None:
             return "run again"
-        return f"remove {self.url(version / MANIFEST)} and materialize {self.key(version.parent)}"
+        return f"{self.removal(version)} and materialize {self.key(version.parent)}"
 
 
 def together(function: Callable[..., object], *arguments: Iterable[Any]) -> None:

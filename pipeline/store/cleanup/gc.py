@@ -120,7 +120,6 @@ def retirable(store: Versions, limits: Limits, runs: Sequence[StoredRun] | None 
 def remove(store: Versions, garbage: Iterable[Garbage]) -> list[Garbage]:
     """Removes what is still garbage; returns it. Raises PipelineError while a run prepares data."""
     with store.idle():
-        store.files.abort_old_uploads()
         removed = [item for item in garbage if item.run and retire(store, item)]
         store.files.versions()
         kept = _referenced(store, [])

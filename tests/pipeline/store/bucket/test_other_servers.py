@@ -13,7 +13,7 @@ from pipeline.store.bucket.errors import BucketError
 from pipeline.store.bucket.objects import Bucket
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store
-from tests.pipeline.store.bucket.test_s3 import address, publish, store, texts, work
+from tests.pipeline.store.bucket.test_s3 import address, objects, publish, store, texts, work
 from tests.s3_server import S3, Answer, proxied, use
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
@@ -175,6 +175,67 @@ def test_gc_says_that_a_bucket_keeps_what_it_removes(
         assert main(["gc", "--delete"]) == 0
         said = f"s3://{bucket}/gc keeps old versions: what is removed takes space until a lifecycle rule"
         assert (said in capsys.readouterr().out) == keeps
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (error(500, "InternalError"), "all else was done: the next `gc --delete` tries again"),
+        (error(403, "AccessDenied"), "all else was done: let these credentials list and abort them (s3:List"),
+    ],
+)
+def test_gc_frees_what_it_can_when_unfinished_uploads_cannot_be_listed(
+    server: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: Answer,
+    said: str,
+) -> None:
+    monkeypatch.setattr("pipeline.store.bucket.files.YOUNG_SECONDS", -5.0)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("GROUNDWORK_STORE", address(tmp_path))
+    publish(store(tmp_path), work("corpora/a/raw"), a="one")
+    with proxied(server, differs=lambda _, asked, __: answer if "uploads" in asked else None) as (other, _):
+        use(other, monkeypatch)
+        assert main(["gc", "--delete"]) == 2
+    printed = capsys.readouterr()
+    assert "corpora/a/raw" in printed.out and "freed" in printed.out
+    assert said in printed.err
+    assert objects(server, tmp_path) == []
+
+
+def test_verify_names_what_is_gone_from_a_bucket_and_how_to_repair_it(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a machine that has fetched nothing."""
+    made = publish(store(tmp_path), work("exported_model"), a="one", b="two", c="three")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "another"))
+    (tmp_path / "another").mkdir()
+    monkeypatch.setenv("GROUNDWORK_STORE", address(tmp_path))
+    assert main(["verify"]) == 0
+    folder = f"{address(tmp_path).removeprefix('s3://bucket/')}/exported_model/{made.path.name}"
+    server.client.delete_object(Bucket="bucket", Key=f"{folder}/table/a.txt")
+    server.client.put_object(Bucket="bucket", Key=f"{folder}/table/b.txt", Body=b"t")
+    capsys.readouterr()
+    assert main(["verify"]) == 2
+    said = capsys.readouterr().out
+    assert [line.split("/table/")[1] for line in said.splitlines() if "DAMAGED" in line] == [
+        f"{name} is missing or another in {address(tmp_path)}" for name in ("a.txt", "b.txt")
+    ]
+    assert f"to repair it  remove s3://bucket/{folder}/manifest.json, since no recipe uses it" in said
+
+
+def test_a_run_that_is_not_in_the_bucket_is_looked_for_there_and_not_in_the_cache(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("GROUNDWORK_STORE", address(tmp_path))
+    for command in (["keep", "deadbeef"], ["push", "owner/name", "--model", "deadbeef"]):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert f"no run of this name in {address(tmp_path)}/runs (GROUNDWORK_STORE names another" in said
 
 
 @pytest.fixture

