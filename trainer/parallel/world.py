@@ -23,6 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
 from trainer.system.errors import ToldByMainError, TrainerError, first_line, in_every_process
+from trainer.system.history import differing
 from trainer.system.launch import RENDEZVOUS
 from trainer.system.wording import counted
 
@@ -31,6 +32,7 @@ BUCKET_BYTES = 32 * 1024 * 1024
 DIMENSIONS = ("dp_replicate", "dp_shard", "tp")
 DATA = DIMENSIONS[:2]
 STAGES = "pp"  # outermost: pipeline stages communicate least
+SHOWN_CHARACTERS = 20  # of a hash or a list
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 Made = TypeVar("Made")
@@ -150,6 +152,17 @@ class World:
             with in_every_process():
                 raise TrainerError(told)
 
+    def check_alike(self, facts: Mapping[str, str]) -> None:
+        """Raises TrainerError in every process if one has other facts than the main process."""
+        of_main = self.from_main(lambda: facts)
+        with self.together():
+            for name in differing([of_main, facts])[:1]:
+                here, there = (one.get(name, "none")[:SHOWN_CHARACTERS] for one in (facts, of_main))
+                raise TrainerError(
+                    f"process {self.rank} on {socket.gethostname()} has {name} {here}, and the main process "
+                    f"has {there}: give all processes the same configuration and the same code"
+                )
+
     def norm(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
         """The global L2 norm of `tensors` (weights or gradients), however they are split."""
         if self.mesh is None:
@@ -181,10 +194,10 @@ class World:
             dist.barrier()
 
 
-def join(parallel: ParallelConfig) -> World:
+def join(parallel: ParallelConfig, facts: Callable[[], Mapping[str, str]] = dict) -> World:
     """The world that torchrun's environment variables describe; without them, a single process.
 
-    Raises TrainerError if `parallel` needs another number of processes.
+    Raises TrainerError if `parallel` needs another number of processes, or if not all have the same `facts`.
     """
     rank, size, neighbour = _place()
     with in_every_process():
@@ -205,6 +218,7 @@ def join(parallel: ParallelConfig) -> World:
             f"MASTER_PORT ({first_line(error)}). Start all of them with torchrun, within "
             "training.parallel.timeout_seconds, or unset WORLD_SIZE"
         ) from error
+    World(rank, size, device).check_alike(facts())  # before they wait for each other in other orders
     if not parallel.splits_model:
         return World(rank, size, device, group=dist.group.WORLD)
     sizes = (parallel.pp, size // parallel.processes, parallel.dp_shard, parallel.tp)

@@ -5,6 +5,7 @@ import math
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import count
 
 import torch
@@ -15,6 +16,7 @@ from trainer.parallel.world import World, join, leave
 from trainer.run import resume
 from trainer.run.checkpointing import Saver, drop_optimizers
 from trainer.run.evaluation.preferences import EvaluationStoppedError
+from trainer.run.facts import facts
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection
@@ -31,7 +33,7 @@ from trainer.system import terminal
 from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
-from trainer.system.signals import StoppedEarlyError, StopSignals
+from trainer.system.signals import StoppedEarlyError, StopSignals, ending_at_once
 from trainer.system.wording import counted
 
 DONE = 0
@@ -47,8 +49,8 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     """
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
-        with terminal.doing("joining the other processes"):
-            world = join(config.training.parallel)
+        with terminal.doing("joining the other processes"), ending_at_once():
+            world = join(config.training.parallel, partial(facts, config))
         stack.callback(leave)
         reporter = Reporter(world.is_main)
         stack.callback(reporter.close)

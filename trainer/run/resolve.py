@@ -50,7 +50,8 @@ def resolve(config: RunConfig, world: World) -> Plan:
     config = config.with_training(document_masking=masked)
     training = config.training
     contents = world.from_main(lambda: preflight.check(config, world))
-    data = TrainingData(config.data, training, config.run_dir / "packing")
+    with world.together():
+        data = TrainingData(config.data, training, config.run_dir / "packing")
     if training.threads:
         torch.set_num_threads(training.threads)
     if world.is_main and training.model.attention_sinks:

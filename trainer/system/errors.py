@@ -19,18 +19,18 @@ class TrainerError(Exception):
 
 
 class ToldByMainError(TrainerError):
-    """An error that the main process raises too, and prints."""
+    """An error that another process raises too, and prints."""
 
 
 @contextmanager
 def in_every_process() -> Iterator[None]:
-    """Lets the main process alone print a TrainerError that the code in this context raises in every process
-    of torchrun.
+    """Lets the first process of each machine alone print a TrainerError that the code in this context raises
+    in every process of the machine: another machine may have another file, or none.
     """
     try:
         yield
     except TrainerError as error:
-        if os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
+        if os.environ.get("LOCAL_RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1":
             raise
         raise ToldByMainError(*error.args) from error
 

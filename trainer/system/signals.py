@@ -95,6 +95,17 @@ def loading(what: str = "loading PyTorch") -> Iterator[None]:
                 gc.enable()
 
 
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Meanwhile the signals in STOPPING end the process, which waits in a library that hears none of them."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in heeded(STOPPING)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     """The kernel sends `number` to this process when its parent dies. A trainer then saves and exits.
 
