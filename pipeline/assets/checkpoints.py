@@ -77,7 +77,7 @@ def record(
     update_weights(context.instance, Store(run.config.run_dir.parents[1]), used)
 
 
-def record_saved(context: dg.AssetExecutionContext, run: plan.Run, used: UsedRecipe) -> None:
+def record_saved(context: dg.AssetExecutionContext, run: plan.PlannedRun, used: UsedRecipe) -> None:
     """Adds the entries that Dagster lacks of a training that has ended: they were wiped in the UI, or
     Dagster's home is new. They have no samples.
     """

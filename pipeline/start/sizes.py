@@ -13,7 +13,7 @@ from trainer.config.model import ModelConfig
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
 # Text that is read more often is learned by heart, unless part of the numbers is left out by chance: then
-# more passes teach something, except to a larger vocabulary or model. docs/performance/folders.md has the runs.
+# more passes teach something, except to a larger vocabulary or model (docs/performance/folders.md).
 DROPOUT_ENTRIES = 2_048
 
 
