@@ -9,13 +9,12 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from pipeline.dagster_internals import should_retry_run
 from pipeline.recipe.recipe import RecipeError
 
 RELOAD = "reload the code location, on the page Deployment of the UI, and start the run again"
 # Errors with which Dagster refuses the plan of a run whose assets are gone.
 REFUSED = ("DagsterExecutionStepNotFoundError", "DagsterInvalidSubsetError")
-
-_usual = dg.DagsterInstance._should_retry_run
 
 
 def added_since(context: dg.OpExecutionContext) -> str:
@@ -67,10 +66,10 @@ def retry_no_refused_run() -> None:
     Dagster have one number of retries for all runs that fail outside their steps, also for lost processes.
     """
 
-    def should_retry(instance: Any, run: dg.DagsterRun, reason: Any) -> bool:
-        if not _usual(instance, run, reason):
+    def unless_refused(instance: Any, run: dg.DagsterRun, reason: Any) -> bool:
+        if not should_retry_run(instance, run, reason):
             return False
         error = error_outside_steps(instance, run.run_id)
         return error is None or error.cls_name not in (*REFUSED, RecipeError.__name__)
 
-    dg.DagsterInstance._should_retry_run = should_retry  # type: ignore[method-assign]
+    dg.DagsterInstance._should_retry_run = unless_refused  # type: ignore[method-assign]
