@@ -272,7 +272,7 @@ def _length(learned_bytes: int, seconds: float, speed: Speed) -> Length:
 
 def _window(chats: Sequence[FoundCorpus], length: Length) -> int:
     """Tokens of a window, into which nearly all conversations fit."""
-    window, longest_chat = length.size.seq_len, max((chat.long_document for chat in chats), default=0)
+    window, longest_chat = length.seq_len, max((chat.long_document for chat in chats), default=0)
     while window < LONGEST_WINDOW and window * _least_bytes_a_token(length.vocab_size) < longest_chat:
         window *= 2
     return window

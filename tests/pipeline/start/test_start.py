@@ -414,14 +414,15 @@ def test_more_time_makes_a_larger_model_and_little_text_a_smaller_one() -> None:
 
 
 def test_with_time_for_all_passes_a_larger_model_reads_a_text_of_medium_size() -> None:
-    """Of 1.5 MB of programs the smallest model came to 1.242 bits per byte and the third to 1.181; of 163 kB
-    of notes to 1.830 and 1.855.
+    """Of 1.5 MB of programs the smallest model came to 1.242 bits per byte and the third to 1.181, in short
+    windows; of 163 kB of notes to 1.830 and 1.855.
     """
     for text_bytes in (200_000, 1_500_000, 10_000_000):
         third = longest(text_bytes, 24 * 3600, fixed_speed().of)
         assert third.size is SIZES[2]
         assert third.limit == "text"
         assert third.weight_decay
+        assert third.seq_len == (SIZES[0] if text_bytes < 3_000_000 else third.size).seq_len
         hardly_read = longest(text_bytes, 2 * third.unique / 1_000, lambda size, vocab_size: 1_000)
         assert SIZES.index(hardly_read.size) < 2
     assert longest(150_000, 24 * 3600, fixed_speed().of).size is SIZES[0]
