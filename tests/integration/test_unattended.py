@@ -295,6 +295,7 @@ def test_a_killed_run_is_found_by_the_next_and_gives_back_its_place(
     code = f"""
 import time, dagster as dg
 from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.used_recipe import OWN
 with dg.DagsterInstance.from_config({str(tmp_path)!r}) as instance:
     (run,) = instance.get_runs()
     orphaned_runs.claim(instance, run, OWN)
@@ -362,6 +363,7 @@ def test_a_run_whose_process_its_own_code_ended_names_the_stage_that_called_the_
     code = f"""
 import os, dagster as dg
 from pipeline.assets.operations import orphaned_runs
+from pipeline.assets.used_recipe import OWN
 
 @dg.asset(key=["corpora", "notes", "scrubbed"])
 def scrubbed() -> None: ...

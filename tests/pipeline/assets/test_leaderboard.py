@@ -1,5 +1,6 @@
 """What the UI shows of variants and runs side by side."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import yaml
 from pipeline.assets import leaderboard
 from pipeline.assets.used_recipe import OWN
 from pipeline.cli import main
-from pipeline.recipe.loading import RECIPE_VARIABLE
+from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.store import keys
+from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store, default_store
 from tests.integration.project import TRAINING
 from tests.pipeline.cli.test_compare import changed, write_run
+from tests.pipeline.steps import make
 from trainer.system.paths import STORE_VARIABLE
 
 RECIPE: dict[str, Any] = {
@@ -121,10 +124,14 @@ def test_a_variant_whose_initial_weights_are_gone_does_not_hide_the_others(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tuned = {"tuned": {"training": {"pretrained": {"path": "gone"}}}}
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE | {"variants": tuned}))
+    settings = RECIPE | {"variants": tuned, "quality": "none", "tokenizer": {"vocab_size": 290}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
+    rows = [json.dumps({"text": f"{number} is a number. " * 20}) for number in range(40)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(rows))
+    make.data(store, LocalEngine(1), load_recipe(tmp_path / "recipe.yaml"))
     trained(store, "a")
     with dg.DagsterInstance.ephemeral() as instance:
-        leaderboard.update(instance, store)
+        leaderboard.update(instance, store, OWN)
         (shown,) = entries(instance)
     assert "| mine aaaaaaaa |" in shown["1-3"] and "| tuned |" in shown["1-3"]
     assert "the run of tuned cannot be looked for: training.pretrained.path: " in caplog.text

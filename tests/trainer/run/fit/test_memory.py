@@ -86,7 +86,7 @@ def test_what_a_checkpoint_is_written_from_is_counted_with_averages_too(
         session.take_step(torch.from_numpy(session.plan.data.batch(step, 0, 1)))
     snapshot = session.snapshot(Staging(), 0)
     assert snapshot.model is not None
-    copied = [*snapshot.model.parameters(), *snapshot.optimizer.values()]
+    copied = [*snapshot.model.parameters(), *snapshot.optimizer.tensors.values()]
     estimated = of(settings)
     assert estimated.copy == pytest.approx(sum(tensor.nbytes for tensor in copied), rel=0.01)
     assert not is_ample(AMPLE * (estimated.total - estimated.beside), session.config.training, 300)
