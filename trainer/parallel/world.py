@@ -152,12 +152,12 @@ class World:
             with in_every_process():
                 raise TrainerError(told)
 
-    def check_alike(self, facts: Mapping[str, str]) -> None:
-        """Raises TrainerError in every process if one has other facts than the main process."""
-        of_main = self.from_main(lambda: facts)
+    def check_alike(self, own: Mapping[str, str]) -> None:
+        """Raises TrainerError in every process if one has other settings or code than the main process."""
+        of_main = self.from_main(lambda: own)
         with self.together():
-            for name in differing([of_main, facts])[:1]:
-                here, there = (one.get(name, "none")[:SHOWN_CHARACTERS] for one in (facts, of_main))
+            for name in differing([of_main, own])[:1]:
+                here, there = (one.get(name, "none")[:SHOWN_CHARACTERS] for one in (own, of_main))
                 raise TrainerError(
                     f"process {self.rank} on {socket.gethostname()} has {name} {here}, and the main process "
                     f"has {there}: give all processes the same configuration and the same code"
@@ -194,10 +194,10 @@ class World:
             dist.barrier()
 
 
-def join(parallel: ParallelConfig, facts: Callable[[], Mapping[str, str]] = dict) -> World:
+def join(parallel: ParallelConfig, alike: Callable[[], Mapping[str, str]] = dict) -> World:
     """The world that torchrun's environment variables describe; without them, a single process.
 
-    Raises TrainerError if `parallel` needs another number of processes, or if not all have the same `facts`.
+    Raises TrainerError if `parallel` needs another number of processes, or if not all have the same `alike`.
     """
     rank, size, neighbour = _place()
     with in_every_process():
@@ -218,7 +218,7 @@ def join(parallel: ParallelConfig, facts: Callable[[], Mapping[str, str]] = dict
             f"MASTER_PORT ({first_line(error)}). Start all of them with torchrun, within "
             "training.parallel.timeout_seconds, or unset WORLD_SIZE"
         ) from error
-    World(rank, size, device).check_alike(facts())  # before they wait for each other in other orders
+    World(rank, size, device).check_alike(alike())  # before they wait for each other in other orders
     if not parallel.splits_model:
         return World(rank, size, device, group=dist.group.WORLD)
     sizes = (parallel.pp, size // parallel.processes, parallel.dp_shard, parallel.tp)

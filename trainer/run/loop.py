@@ -14,9 +14,9 @@ from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.parallel.world import World, join, leave
 from trainer.run import resume
+from trainer.run.alike import must_be_alike
 from trainer.run.checkpointing import Saver, drop_optimizers
 from trainer.run.evaluation.preferences import EvaluationStoppedError
-from trainer.run.facts import facts
 from trainer.run.fit import micro_batch
 from trainer.run.fit.rehearsal import dry_run, explained
 from trainer.run.garbage import GarbageCollection
@@ -50,7 +50,7 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
         with terminal.doing("joining the other processes"), ending_at_once():
-            world = join(config.training.parallel, partial(facts, config))
+            world = join(config.training.parallel, partial(must_be_alike, config))
         stack.callback(leave)
         reporter = Reporter(world.is_main)
         stack.callback(reporter.close)

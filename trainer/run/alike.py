@@ -16,7 +16,7 @@ OF_A_MACHINE: Any = {
 }
 
 
-def facts(config: RunConfig) -> dict[str, str]:
+def must_be_alike(config: RunConfig) -> dict[str, str]:
     """The settings, each file of the trainer by its hash, and the version of PyTorch."""
     settings = config.model_dump(mode="json", include={"training", "data"}, exclude=OF_A_MACHINE)
     root = Path(__file__).parents[1]
