@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.files import BucketFiles
+from pipeline.store.bucket.files import files_in_bucket
 from pipeline.store.bucket.objects import Bucket
 from pipeline.store.files import Files
 from trainer.system.durable import write_atomically
@@ -36,7 +36,7 @@ def files_in(root: Path) -> Files:
     """The files of the store whose directory this is: a cache holds the address of its bucket."""
     if not (root / ADDRESS).is_file():
         return Files(root)
-    return BucketFiles.of(root, (root / ADDRESS).read_text(encoding="utf-8").strip(), _limit())
+    return files_in_bucket(root, (root / ADDRESS).read_text(encoding="utf-8").strip(), _limit())
 
 
 def _limit() -> int | None:

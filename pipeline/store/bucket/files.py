@@ -40,15 +40,9 @@ class BucketFiles(VersionUpload):
         super().__init__(root, bucket, cache)
         self._known: dict[Path, float] = {}
 
-    @classmethod
-    @cache
-    def of(cls, root: Path, url: str, limit: int | None) -> "BucketFiles":
-        """The one object of this process, which keeps connections. Its cache takes at most `limit` bytes."""
-        return cls(root, Bucket(url), Cache(root, limit))
-
     def __reduce__(self) -> tuple[object, tuple[Path, str, int | None]]:
         """Another process gets the address, never credentials."""
-        return BucketFiles.of, (self.root, self.bucket.url, self.cache.limit)
+        return files_in_bucket, (self.root, self.bucket.url, self.cache.limit)
 
     def is_version(self, path: Path) -> bool:
         """A directory without a manifest is that of a version in the making."""
@@ -156,3 +150,9 @@ def _is_older(path: Path, stored: StoredObject) -> bool:
     put.
     """
     return not path.exists() or (path.stat().st_mtime_ns < stored.modified and differs(path, stored))
+
+
+@cache
+def files_in_bucket(root: Path, url: str, limit: int | None) -> BucketFiles:
+    """The one object of this process, which keeps connections. Its cache takes at most `limit` bytes."""
+    return BucketFiles(root, Bucket(url), Cache(root, limit))

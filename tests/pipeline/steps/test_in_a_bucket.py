@@ -1,10 +1,11 @@
 """The stages with a store in a bucket: on this machine, and on a Ray cluster whose nodes share no disk."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from pipeline.store.parquet import batches
 from pipeline.store.store import Store
 
 pytest.importorskip("ray")
+
+from ray import cloudpickle
 
 from tests.integration.project import python_topics
 from tests.journeys.test_cluster import make, manifests, write_sources
@@ -58,6 +61,14 @@ def test_the_stages_write_into_a_bucket_what_they_write_here(tmp_path: Path) -> 
         matcher = Matcher([(documents, store.current(keys.passage_index("even")))], 0.25, of_all([]))
         answers[-1].append(sorted(one.row["id"] for one in matcher.matches(python_topics()[2]["text"])))
     assert answers[0] == answers[1] and answers[0][0] and answers[0][2]
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_what_a_task_on_ray_takes_or_returns_can_name_the_store(
+    dumps: Callable[[object], bytes], tmp_path: Path
+) -> None:
+    store = Store(cache_of("s3://bucket/named", tmp_path / "cache"))
+    assert pickle.loads(dumps(store)).files is store.files  # with its connections
 
 
 def test_what_held_a_forgotten_document_is_deleted_from_a_bucket(tmp_path: Path) -> None:
