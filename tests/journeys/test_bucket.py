@@ -162,7 +162,7 @@ def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
     other = killed.on_another_machine("other")
     status, said = other.run()
     assert status == 0, said
-    assert "resumed" in (next((tmp_path / "project" / "other").rglob("log.txt"))).read_text()
+    assert "resumes from " in (next((tmp_path / "project" / "other").rglob("log.txt"))).read_text()
     assert other.content() == content
 
 
