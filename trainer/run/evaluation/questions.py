@@ -51,6 +51,10 @@ def messages(row: Any, place: str) -> Messages:
                 f"{place}: message {number}: the model has not learned to call tools: leave out `tool_calls`"
             )
         found.append((known, _text(f"{place}: message {number}", content)))
+    if found[-1][0] == "assistant":
+        raise TrainerError(
+            f"{place}: the last message is the assistant's, so nothing is left to answer: leave it out"
+        )
     return tuple(found)
 
 

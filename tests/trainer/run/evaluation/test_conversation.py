@@ -199,6 +199,10 @@ def test_an_answer_is_scored_with_its_end_behind_the_messages_as_it_was_trained(
             [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}],
             "message 1: the model has not learned to call tools",
         ),
+        (
+            [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}],
+            "the last message is the assistant's, so nothing is left to answer",
+        ),
     ],
 )
 def test_a_conversation_that_is_none_is_told_by_its_message(
@@ -395,7 +399,7 @@ def test_many_conversations_are_answered_as_one_is_turn_by_turn(tmp_path: Path) 
     asked = [
         [("user", "Hello")],
         [("system", "Be brief."), ("user", "Hi")],
-        [("user", "a"), ("assistant", "b")],
+        [("user", "a"), ("assistant", "b"), ("tool", "c")],
     ]
     asked += [[("user", "x" * number), ("assistant", "y"), ("user", "And?")] for number in range(20)]
     questions = tmp_path / "questions.jsonl"
