@@ -6,7 +6,7 @@ from typing import Self
 
 from pipeline.start.folder.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.horizon import AIM, Horizon
-from pipeline.start.sizes import SIZES, USUAL, Length, bytes_a_token, longest
+from pipeline.start.sizes import SIZES, USUAL, Learned, Length, bytes_a_token, longest
 from pipeline.start.speed import Speed, processes
 from pipeline.start.tuning import Tuning
 from trainer.system.clock import since_boot
@@ -68,10 +68,10 @@ class Budget:
     text_bytes: int
     kept: int
 
-    def with_data(self, kept: int) -> Self:
-        """The same when the data stages are done and have left so many bytes."""
+    def with_data(self) -> Self:
+        """The same when the data stages are done."""
         seconds = self.text_bytes / DATA_BYTES_A_SECOND
-        return replace(self, around=self.around - seconds, training=self.training + seconds, kept=kept)
+        return replace(self, around=self.around - seconds, training=self.training + seconds)
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,16 @@ class Chosen:
     left_out: tuple[str, ...]
     changed: str = ""
 
-    @property
-    def learned_bytes(self) -> int:
-        """The text that is expected to be left to learn."""
-        return round(self.length.unique * bytes_a_token(self.length.vocab_size))
-
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
         length = replace(self.length, tokens=horizon.tokens, limit="time")
         return replace(self, horizon=horizon, length=length, changed=why)
 
 
 def choose(
-    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, learned_bytes: int | None = None
+    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, left: Learned | None = None
 ) -> Chosen:
     """Chooses all settings of a recipe. `spent` seconds are gone already. Once the data stages are done,
-    `learned_bytes` says how much text they have left to learn. Raises NothingReadableError for a folder that
+    `left` is the text that they have left to learn. Raises NothingReadableError for a folder that
     has nothing to pretrain on.
     """
     began = since_boot()
@@ -131,9 +126,9 @@ def choose(
     budget = _budget(texts, chats, wishes, speed, spent + since_boot() - began)
     corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
-    if learned_bytes is not None:
-        budget = budget.with_data(round(learned_bytes / (1 - fewest)))
-    length = _length(round(budget.kept * (1 - fewest)), budget.training, speed)
+    if left is not None:
+        budget = budget.with_data()
+    length = _length(left or Learned(round(budget.kept * (1 - fewest))), budget.training, speed)
     size, vocab_size = length.size, length.vocab_size
     tokens_per_second = speed.of(size, vocab_size)
     chats = [chat for chat in chats if _fits(chat, vocab_size)]
@@ -262,11 +257,11 @@ def _reading(corpus: FoundCorpus, share: float, wishes: Wishes) -> Reading:
     return replace(whole, max_documents=max(1, round(_documents(whole) * share)))
 
 
-def _length(learned_bytes: int, seconds: float, speed: Speed) -> Length:
+def _length(text: Learned, seconds: float, speed: Speed) -> Length:
     """The size of the model and the tokens that fit into the time, by the measured speed of that size."""
-    length = longest(learned_bytes, seconds, speed.of)
+    length = longest(text, seconds, speed.of)
     while speed.look(length.size, length.vocab_size):
-        length = longest(learned_bytes, seconds, speed.of)
+        length = longest(text, seconds, speed.of)
     return length
 
 

@@ -22,7 +22,7 @@ from pipeline.start.horizon import AIM, FINISHING, Standing
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
 from pipeline.start.sizes import FEWEST_ENTRIES
 from pipeline.start.speed import Speed
-from pipeline.start.too_little_text import learned_bytes, supported_entries, too_little
+from pipeline.start.too_little_text import learned, supported_entries, too_little
 from pipeline.steps.corpus.ingest import CONTINUES_VARIABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
@@ -151,10 +151,12 @@ class Jobs:
 
     def _for_what_is_left(self) -> Chosen | None:
         """Other choices, if those that were made do not suit the text that the data stages have left. Copies,
-        which may be most of a folder, are found by these stages alone.
+        which may be most of a folder, are found by these stages alone, and so are the bytes of a token.
         """
-        chosen, left = self.chosen, learned_bytes(load_recipe(self.path))
-        if not left or ALIKE < left / chosen.learned_bytes < 1 / ALIKE:
+        chosen = self.chosen
+        vocab_size, expected = chosen.length.vocab_size, chosen.length.unique
+        left = learned(load_recipe(self.path), vocab_size)
+        if not left or ALIKE < left.tokens(vocab_size) / expected < 1 / ALIKE:
             return None
         anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
         too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
@@ -164,16 +166,20 @@ class Jobs:
             horizon = replace(chosen.horizon, most=anew.horizon.most)
             self.chosen = replace(chosen, horizon=horizon)
             return None
-        expected = f"where {chosen.learned_bytes / 1e6:,.2g} MB were expected"
+        text = (
+            f"{left.text_bytes / 1e6:,.2g} MB of text with {left.tokens(vocab_size):,} tokens, "
+            f"where {expected:,} were expected"
+        )
         print(
-            f"\nThere are {left / 1e6:,.2g} MB to learn, {expected}: the run is stopped, which Dagster calls "
-            f"a failure, and a model of {anew.length.parameters / 1e6:,.1f} M parameters is trained over "
-            f"{anew.horizon.tokens:,} tokens.",
+            f"\nThere are {text}: the run is stopped, which Dagster calls a failure, and a model of "
+            f"{anew.length.parameters / 1e6:,.1f} M parameters is trained over {anew.horizon.tokens:,} "
+            "tokens.",
             file=sys.stderr,
             flush=True,
         )
-        changed = f"chosen anew for {left / 1e6:,.2g} MB of text, {expected}"
-        return replace(anew, validation_fraction=chosen.validation_fraction, changed=changed)
+        return replace(
+            anew, validation_fraction=chosen.validation_fraction, changed=f"chosen anew for {text}"
+        )
 
     def _show_end(self, following: Following, programs: float, shown: terminal.Activity) -> None:
         """Tells the line when all will end, as soon as a training says how long it still takes."""

@@ -8,7 +8,7 @@ from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
-from pipeline.start.sizes import LITTLE_TEXT, MOST_EPOCHS, SIZES, Length, bytes_a_token
+from pipeline.start.sizes import LITTLE_TEXT, MOST_EPOCHS, SIZES, Length
 from pipeline.store.params import MESSAGE
 from trainer.system.wording import counted
 
@@ -86,7 +86,7 @@ def notes(chosen: Chosen) -> list[str]:
             f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
         )
     if chosen.length.unique < LITTLE_TEXT:
-        size = chosen.length.unique * bytes_a_token(chosen.length.vocab_size) / 1e6
+        size = chosen.length.text_bytes / 1e6
         found.append(
             f"There is little text, {size:,.1f} MB: expect a model that imitates its style and knows little."
         )

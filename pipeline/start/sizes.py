@@ -101,7 +101,8 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Length:
-    """A size, and how long a model of it is trained: over `tokens`, of which `unique` are different ones.
+    """A size, and how long a model of it is trained: over `tokens`, of which `unique` are different ones, in
+    `text_bytes` of text.
     More than `most` tokens teach nothing with this `dropout`. The `weight_decay` suits these tokens. It stays
     when the length of the training is changed, which goes on from the same weights.
     """
@@ -110,6 +111,7 @@ class Length:
     vocab_size: int
     global_batch_tokens: int
     tokens: int
+    text_bytes: int
     unique: int
     most: int
     dropout: float
@@ -173,19 +175,30 @@ def bytes_a_token(vocab_size: int) -> float:
     return next((size for entries, size in measured if vocab_size <= entries), 4.4)
 
 
-def longest(text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]) -> Length:
+@dataclass(frozen=True)
+class Learned:
+    """Text that is learned, and how many times as many bytes as usual one of its tokens has."""
+
+    text_bytes: int
+    density: float = 1.0
+
+    def tokens(self, vocab_size: int) -> int:
+        return max(1, round(self.text_bytes / (self.density * bytes_a_token(vocab_size))))
+
+
+def longest(text: Learned, seconds: float, tokens_per_second: Callable[[Size, int], float]) -> Length:
     """The largest size that sees enough text in so many seconds of training, and its length. Repeated text
     counts as `worth` says.
     """
-    lengths = [_length(size, text_bytes, seconds, tokens_per_second) for size in SIZES]
+    lengths = [_length(size, text, seconds, tokens_per_second) for size in SIZES]
     return next(one for one in reversed(lengths) if one.is_fed)
 
 
 def _length(
-    size: Size, text_bytes: int, seconds: float, tokens_per_second: Callable[[Size, int], float]
+    size: Size, text: Learned, seconds: float, tokens_per_second: Callable[[Size, int], float]
 ) -> Length:
-    vocab_size = vocabulary(text_bytes, size)
-    unique = max(1, round(text_bytes / bytes_a_token(vocab_size)))
+    vocab_size = vocabulary(text.text_bytes, size)
+    unique = text.tokens(vocab_size)
     # A model with more parameters than tokens learns a text by heart when it reads it often. The smallest had
     # 2.46 bits per byte after 4 passes over 440 kB of encyclopedia and 2.65 after 8; of 2.9 MB it had 2.05
     # after 4.5 passes and 2.10 after 7.
@@ -207,6 +220,7 @@ def _length(
         vocab_size,
         batch,
         tokens=steps * batch,
+        text_bytes=text.text_bytes,
         unique=unique,
         most=round(of_text),
         dropout=chosen.dropout,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import VocabularyError
 from pipeline.start.folder.look import FoundCorpus
+from pipeline.start.sizes import Learned
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys
@@ -73,11 +74,19 @@ def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
     )
 
 
-def learned_bytes(recipe: Recipe) -> int:
-    """The text that the data stages have left to learn."""
+def learned(recipe: Recipe, vocab_size: int) -> Learned | None:
+    """The text that the data stages have left to learn, in tokens of a vocabulary of so many entries. None
+    where there is none.
+    """
     store = store_of(recipe, records=False)
     shards = (_last_version(store, keys.token_shards(name)) for name in recipe.corpus_names)
-    return sum(version.counts["train_text_bytes"] for version in shards if version)
+    counts = Counter[str]()
+    for version in filter(None, shards):
+        counts.update(version.counts)
+    if not (tokens := counts["train_tokens"]):
+        return None
+    usual = Learned(counts["train_text_bytes"]).tokens(vocab_size)
+    return Learned(counts["train_text_bytes"], density=usual / tokens)
 
 
 def supported_entries(recipe: Recipe) -> int | None:

@@ -1,6 +1,7 @@
 """Where the data stages leave other text than was expected, the choices are made anew."""
 
 import json
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import rmtree
@@ -16,8 +17,8 @@ from pipeline.start.following import Following
 from pipeline.start.horizon import Horizon
 from pipeline.start.jobs import Jobs
 from pipeline.start.recipe_file import recipe_text, write
-from pipeline.start.sizes import SIZES
-from pipeline.start.too_little_text import learned_bytes
+from pipeline.start.sizes import SIZES, Learned
+from pipeline.start.too_little_text import learned
 from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engines.local import LocalEngine
@@ -65,6 +66,12 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
     return run, job.chosen.horizon
 
 
+def text_of(run: Recipe) -> Learned:
+    text = learned(run, run.tokenizer.vocab_size)
+    assert text
+    return text
+
+
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
@@ -76,7 +83,7 @@ def test_text_that_is_mostly_copies_is_not_learned_by_heart(
 ) -> None:
     folder = folder_of(copies(12), tmp_path)
     (planned, run), horizon = recipes_run(folder, 1, monkeypatch)
-    left = learned_bytes(run)
+    left = text_of(run).text_bytes
     assert left < sum(map(len, ENGLISH))
     # A token is two bytes or more, and weight decay is what lets a large model read a text four times.
     assert planned.training.max_tokens > 2 * run.training.max_tokens
@@ -85,7 +92,7 @@ def test_text_that_is_mostly_copies_is_not_learned_by_heart(
     assert run.shards == planned.shards
     assert horizon.tokens == run.training.max_tokens
     said = capsys.readouterr().err
-    assert f"There are {left / 1e6:.2g} MB to learn, where" in said and "Traceback" not in said
+    assert f"There are {left / 1e6:.2g} MB of text with" in said and "Traceback" not in said
     assert "chosen anew for" in folder.with_name("recipe.yaml").read_text()
 
 
@@ -95,4 +102,24 @@ def test_nothing_is_chosen_anew_where_there_is_no_time_to_read_the_text_often(
 ) -> None:
     (run,), horizon = recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)
     assert horizon.tokens == run.training.max_tokens
-    assert horizon.resized(10**12, reached=0).tokens <= 8 * learned_bytes(run) / 2
+    assert horizon.resized(10**12, reached=0).tokens <= 8 * text_of(run).text_bytes / 2
+
+
+def test_text_of_more_tokens_than_its_bytes_let_expect_is_read_as_often_as_other_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is with a language in which few characters are frequent."""
+    chance = random.Random(1)
+    characters = [chr(0x4E00 + number) for number in range(2_000)]
+
+    def written(folder: Path) -> None:
+        for number in range(100):
+            (folder / f"{number}.txt").write_text("".join(chance.choices(characters, k=700)))
+
+    (planned, run), horizon = recipes_run(folder_of(written, tmp_path), 1, monkeypatch)
+    text = text_of(run)
+    tokens = text.tokens(run.tokenizer.vocab_size)
+    assert text.text_bytes / tokens < 2
+    assert run.training.max_tokens == horizon.tokens > 1.4 * planned.training.max_tokens
+    assert 3 * tokens < horizon.tokens <= 16 * tokens
+    assert f" with {tokens:,} tokens, where " in capsys.readouterr().err

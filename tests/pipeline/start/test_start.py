@@ -25,7 +25,7 @@ from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.reasons import notes
 from pipeline.start.recipe_file import recipe_text, write
-from pipeline.start.sizes import MUON_LR, SIZES, USUAL, Size, longest, worth
+from pipeline.start.sizes import MUON_LR, SIZES, USUAL, Learned, Size, longest, worth
 from pipeline.start.speed import Measured, Speed
 from pipeline.start.tuning import Tuning
 from tests.folders import (
@@ -396,18 +396,21 @@ def test_what_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
 
 def test_more_time_makes_a_larger_model_and_little_text_a_smaller_one() -> None:
     def chosen(text_bytes: int, hours: float) -> tuple[int, float]:
-        found = longest(text_bytes, hours * 3600, fixed_speed().of)
+        found = longest(Learned(text_bytes), hours * 3600, fixed_speed().of)
         return SIZES.index(found.size), found.epochs
 
     speed_known = fixed_speed()
     speed_known.look()
-    sizes = [SIZES.index(longest(10**10, hours * 3600, speed_known.of).size) for hours in (0.05, 200, 2_000)]
+    sizes = [
+        SIZES.index(longest(Learned(10**10), hours * 3600, speed_known.of).size)
+        for hours in (0.05, 200, 2_000)
+    ]
     assert sizes == sorted(set(sizes))
     of_ten_megabytes = [
-        SIZES.index(longest(10**7, 60 * minutes, speed_known.of).size) for minutes in (3, 20, 120)
+        SIZES.index(longest(Learned(10**7), 60 * minutes, speed_known.of).size) for minutes in (3, 20, 120)
     ]
     assert of_ten_megabytes == [0, 1, 2]  # a larger one would learn so little text by heart
-    tiny = longest(20_000, 1e9, speed_known.of)
+    tiny = longest(Learned(20_000), 1e9, speed_known.of)
     assert tiny.size is SIZES[0]
     assert tiny.epochs <= 16
     assert chosen(10**9, 1.0)[1] < 1
@@ -418,14 +421,14 @@ def test_with_time_for_all_passes_a_larger_model_reads_a_text_of_medium_size() -
     windows; of 163 kB of notes to 1.830 and 1.855.
     """
     for text_bytes in (200_000, 1_500_000, 10_000_000):
-        third = longest(text_bytes, 24 * 3600, fixed_speed().of)
+        third = longest(Learned(text_bytes), 24 * 3600, fixed_speed().of)
         assert third.size is SIZES[2]
         assert third.limit == "text"
         assert third.weight_decay
         assert third.seq_len == (SIZES[0] if text_bytes < 3_000_000 else third.size).seq_len
-        hardly_read = longest(text_bytes, 2 * third.unique / 1_000, lambda size, vocab_size: 1_000)
+        hardly_read = longest(Learned(text_bytes), 2 * third.unique / 1_000, lambda size, vocab_size: 1_000)
         assert SIZES.index(hardly_read.size) < 2
-    assert longest(150_000, 24 * 3600, fixed_speed().of).size is SIZES[0]
+    assert longest(Learned(150_000), 24 * 3600, fixed_speed().of).size is SIZES[0]
 
 
 @pytest.mark.parametrize(("text_bytes", "most"), [(150_000, 16), (440_000, 4), (2_500_000, 4)])
@@ -433,13 +436,13 @@ def test_a_text_that_a_model_would_learn_by_heart_is_read_more_often_only_with_d
     text_bytes: int, most: int
 ) -> None:
     """After 16 passes over 440 kB a model had 3.81 bits per byte of other text, after 4 passes 2.46."""
-    a_day = longest(text_bytes, 24 * 3600, fixed_speed().of)
+    a_day = longest(Learned(text_bytes), 24 * 3600, fixed_speed().of)
     assert most - 1 < a_day.epochs <= most
     assert a_day.dropout == (0.2 if most > 4 else 0.0)
-    ten_passes = longest(text_bytes, 10 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
+    ten_passes = longest(Learned(text_bytes), 10 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
     assert ten_passes.dropout == (0.1 if most > 4 else 0.0)  # too few for more
     assert ten_passes.most <= min(most, 8) * ten_passes.unique
-    three_passes = longest(text_bytes, 3 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
+    three_passes = longest(Learned(text_bytes), 3 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
     assert three_passes.dropout == 0
     assert three_passes.most <= 4 * three_passes.unique  # however fast the machine turns out to be
 
@@ -460,7 +463,7 @@ def test_over_a_training_that_repeats_its_text_weights_decay_by_as_much_whatever
     """In 2,282 steps, over four passes, a model came to 1.56 bits per byte with a decay of 1, to 1.34 with
     .12, and to 1.38 with none.
     """
-    length = longest(text_bytes, seconds, fixed_speed().of)
+    length = longest(Learned(text_bytes), seconds, fixed_speed().of)
     steps = length.tokens / length.global_batch_tokens
     assert length.weight_decay * length.rates * MUON_LR * steps == pytest.approx(decayed, rel=0.05)
 
