@@ -208,23 +208,23 @@ def draw(report: dict[str, Any], megabytes: float) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     bars = {name: report[name]["seconds"] for name in ("one core", "two cores")}
-    stages, colours = (
+    stages, colors = (
         list(bars["one core"]),
         ["#c6dbef", "#6baed6", "#2171b5", "#08306b", "#fdae6b", "#d94801"],
     )
     for place, (name, seconds) in enumerate(bars.items()):
         left = 0.0
-        for stage, colour in zip(stages, colours, strict=True):
+        for stage, color in zip(stages, colors, strict=True):
             axes.barh(
                 place,
                 seconds[stage],
                 left=left,
-                color=colour,
+                color=color,
                 edgecolor="white",
                 label=stage if place == 0 else None,
             )
             if seconds[stage] > 0.04 * sum(bars["one core"].values()):
-                dark = colour in ("#2171b5", "#08306b", "#d94801")
+                dark = color in ("#2171b5", "#08306b", "#d94801")
                 axes.text(
                     left + seconds[stage] / 2,
                     place,

@@ -264,8 +264,8 @@ def plot(found: Report) -> str | None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 0.5 + 0.4 * len(bars)))
-    colours = ["#1f5fa8" if name in train_gpu.OURS else "#b0b0b0" for name in bars]
-    drawn = axes.barh(list(bars), list(bars.values()), color=colours)
+    colors = ["#1f5fa8" if name in train_gpu.OURS else "#b0b0b0" for name in bars]
+    drawn = axes.barh(list(bars), list(bars.values()), color=colors)
     axes.bar_label(drawn, fmt="{:,.0f}", padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.15)

@@ -1,4 +1,4 @@
-"""Language detectors on labelled sentences and on whole documents: which one the optional language filter
+"""Language detectors on labeled sentences and on whole documents: which one the optional language filter
 should use, and what it costs.
 
 `python performance/language.py` needs the sample corpora in ../shared/corpora, spaCy for its example

@@ -85,7 +85,7 @@ def finds(root: Path, articles: Sequence[str]) -> dict[str, Any]:
         )
 
     def found(texts: Sequence[tuple[int, str]]) -> dict[str, float]:
-        """The articles are recognised by their text."""
+        """The articles are recognized by their text."""
         holds, jaccard = [], []
         for number, text in texts:
             own = [one for one in search.matches(text) if one.row["text"] == articles[number]]

@@ -144,11 +144,11 @@ def compared(directory: Path, data: DataConfig, chosen: argparse.Namespace) -> R
 def draw(report: Report) -> None:
     drawing = figures.figure(7, 4)
     axes = drawing.subplots()
-    colours = figures.colours(report["kinds"])
-    for kind in sorted(colours, key=lambda kind: -report["kinds"][kind]["bits_per_byte"]):
+    colors = figures.colors(report["kinds"])
+    for kind in sorted(colors, key=lambda kind: -report["kinds"][kind]["bits_per_byte"]):
         seconds, losses = zip(*report["kinds"][kind]["curve"], strict=True)
         bits = report["kinds"][kind]["bits_per_byte"]
-        axes.plot(seconds, losses, color=colours[kind], label=f"{kind}: {bits:.3f} bits per byte at the end")
+        axes.plot(seconds, losses, color=colors[kind], label=f"{kind}: {bits:.3f} bits per byte at the end")
     axes.set(xlabel="seconds of training", ylabel="training loss (nats per token)")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper right")

@@ -1,5 +1,5 @@
 """PII scrubbing with all kinds on, beside four plain patterns (`re`, google-re2), Presidio's pattern
-recognisers and datatrove's PIIFormatter.
+recognizers and datatrove's PIIFormatter.
 
 `python performance/pii.py` needs the sample corpora in ../shared/corpora; peers are measured where
 importable, the slow ones on a smaller sample of the same documents. Speeds are medians of processor time on
@@ -92,7 +92,7 @@ def main() -> None:
             size_of(some), partial(each, PIIFormatter().format, some)
         )
     if importable("presidio_analyzer"):
-        contenders["presidio pattern recognisers, 6 kinds"] = Contender(
+        contenders["presidio pattern recognizers, 6 kinds"] = Contender(
             size_of(few), partial(each, presidio(0), few)
         )
     report: Report = {

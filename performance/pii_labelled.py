@@ -1,4 +1,4 @@
-"""Recall and precision of exact spans on labelled sentences: ours, Presidio's pattern recognisers,
+"""Recall and precision of exact spans on labeled sentences: ours, Presidio's pattern recognizers,
 datatrove's formatter.
 
 `python performance/pii_labelled.py` needs ../shared/corpora/labelled; peers are measured where importable.

@@ -65,7 +65,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "Muon: AdamW for all": {"optimizer": {"kind": "adamw"}},
     "QK-norm": {"model": {"qk_norm": False}},
     "WSD: cosine to zero": {"schedule": {"kind": "cosine"}},
-    "zero-initialised outputs": {"init": {"zero_output": False}},
+    "zero-initialized outputs": {"init": {"zero_output": False}},
     "small batch: four times as large": {"global_batch_tokens": 8192},
     "untied head": {
         "model": {"tie_embeddings": True},

@@ -78,7 +78,7 @@ def main() -> None:
             bars,
             marker="o",
             capsize=3,
-            color=figures.COLOURS[number],
+            color=figures.COLORS[number],
             label=f"{parameters:,} parameters",
         )
     axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="standard deviation (bits per byte)")

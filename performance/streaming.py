@@ -151,11 +151,11 @@ def draw(curves: dict[str, dict[str, list[float]]], context: int) -> None:
         "all tokens": ("#9e9ac8", "-"),
     }
     for panel, (model, ways) in zip(axes, curves.items(), strict=True):
-        for name, (colour, line) in styles.items():
+        for name, (color, line) in styles.items():
             anew = ways["sliding windows, computed anew"]
             values = [100 * (ours / theirs - 1) for ours, theirs in zip(ways[name], anew, strict=True)]
             places = [(number + 0.5) * BIN for number in range(len(values))]
-            panel.plot(places, values, line, color=colour, label=name, linewidth=1.4)
+            panel.plot(places, values, line, color=color, label=name, linewidth=1.4)
         panel.axvline(context, color="#bdbdbd", linewidth=0.8)
         panel.annotate("context", (context, 0.94), xycoords=("data", "axes fraction"), color="#737373")
         panel.set(title=model, xlabel="place in the stream, tokens")

@@ -167,9 +167,9 @@ def draw(planted: dict[int, dict[float, dict[str, Any]]]) -> None:
     """How often a planted difference was found, a line for each number of seeds."""
     drawing = figures.figure(7, 4)
     axes = drawing.subplots()
-    for colour, (seeds, found) in zip(figures.COLOURS, planted.items(), strict=False):
+    for color, (seeds, found) in zip(figures.COLORS, planted.items(), strict=False):
         rates = [one["different"] / one["of"] for one in found.values()]
-        axes.plot(list(found), rates, "o-", color=colour, label=f"{seeds} seeds of each")
+        axes.plot(list(found), rates, "o-", color=color, label=f"{seeds} seeds of each")
     axes.axhline(ALPHA, color="grey", linewidth=0.8, linestyle=":")
     axes.set(xlabel="planted difference (bits per byte)", ylabel="called different", ylim=(0, 1.03))
     axes.grid(alpha=0.25)

@@ -1,6 +1,6 @@
 """Twenty folders of text as people have them, to start from: `python -m tests.folders DIR` makes them.
 
-They are made of what is installed here, Python's documentation, licences and programs, and of the sample
+They are made of what is installed here, Python's documentation, licenses and programs, and of the sample
 corpora where there are any (`tests/corpora.py`).
 """
 
@@ -144,7 +144,7 @@ def proposals(folder: Path) -> None:
         (place / f"{number}.md").write_text(text, encoding="utf-8")
 
 
-def licences(folder: Path) -> None:
+def licenses(folder: Path) -> None:
     """Many copies of few texts."""
     number = 0
     for path in sorted(Path(sysconfig.get_path("purelib")).glob("*.dist-info/**/*")):
@@ -193,7 +193,7 @@ READABLE = (
     *(little, huge, odd_names_and_encodings, formats_by_folder),
 )
 UNREADABLE = (rubbish, empty, chats_alone)
-LARGER = (novels, encyclopedia, proposals, licences, noisy_copies, one_large_file, programs, half_broken)
+LARGER = (novels, encyclopedia, proposals, licenses, noisy_copies, one_large_file, programs, half_broken)
 # `huge` takes no time to make and hours to read.
 TWENTY = tuple(one for one in (*READABLE, *UNREADABLE, *LARGER) if one not in (huge, books, code))
 

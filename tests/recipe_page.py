@@ -14,7 +14,7 @@ from pipeline.recipe.overrides import PRESETS
 from pipeline.recipe.reference import DERIVED, SECTION, Section, Setting, sections
 from pipeline.recipe.schema import SCHEMA, Schema, of_models
 from pipeline.sources.benchmarks.items import SETS
-from pipeline.sources.hub.catalogue import ready_made
+from pipeline.sources.hub.catalog import ready_made
 from pipeline.stages.quality import PROFILES
 from trainer.config.model import SIZES
 

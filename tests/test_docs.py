@@ -1,5 +1,6 @@
 """What README, CONTRIBUTING and docs/ name exists: files, links, commands, jobs, settings."""
 
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,21 @@ OTHERS = {
     "run_retries",
 }
 MODULE = re.compile(r"(?:pipeline|trainer)(?:\.\w+)+")
+BRITISH = re.compile(
+    r"\w*(?:colour|neighbour|behaviour|catalogue|centre|judgement|learnt|licence|misspelt|(?:author|final|initial|"
+    r"material|normal|optim|orthogonal|quant|recogn|special|synchron|token|vector)is(?:e|ing|ation))\w*",
+    re.IGNORECASE,
+)
+# Words of stores, of tokenizers, of the law and of the text that is cleaned.
+AS_OTHERS_WRITE_THEM = {
+    "pipeline/reports/regulators.yaml": {"Authorised"},
+    "pipeline/sources/source.py": {"not_learnt"},
+    "pipeline/stages/bpe/chat_template.py": {"learnt"},
+    "pipeline/stages/bpe/given_back.py": {"normalisation"},
+    "pipeline/stages/pii/context.py": {"catalogue"},
+    "pipeline/stages/pii/phone_words.py": {"catalogue", "licence"},
+    "docs/chat.md": {"not_learnt"},
+}
 
 
 def shown(page: Path) -> str:
@@ -103,6 +119,14 @@ def test_every_module_that_a_page_names_exists(page: Path) -> None:
 def test_every_name_that_a_page_takes_from_the_code_is_in_the_code(page: Path) -> None:
     names = {token for token in tokens(page) if NAME.fullmatch(token)}
     assert sorted(names - words_of_the_code() - OTHERS) == []
+
+
+def test_pages_and_packages_are_in_american_spelling() -> None:
+    files = [*PAGES, ROOT / "CHANGELOG.md"]
+    for kind, package in itertools.product(("py", "yaml", "html"), ("pipeline", "trainer")):
+        files += sorted((ROOT / package).rglob(f"*.{kind}"))
+    found = {shown(file): set(BRITISH.findall(file.read_text(encoding="utf-8"))) for file in files}
+    assert {file: words for file, words in found.items() if words} == AS_OTHERS_WRITE_THEM
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)

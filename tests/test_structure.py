@@ -22,7 +22,7 @@ TOP = {
     ),
     *("dagster_home", "docs", "examples", "performance", "pipeline", "tests", "trainer"),
 }
-# From the top floor down. A room imports from lower floors only, never from a neighbour on its own floor.
+# From the top floor down. A room imports from lower floors only, never from a neighbor on its own floor.
 FLOORS = {
     "pipeline": (
         {"__main__", "component", "dagster_command", "definitions"},

@@ -148,7 +148,7 @@ def _losses(
         dropout=training.dropout,
         precision=precision,
     )
-    model.initialise(InitConfig(), seed=1)
+    model.initialize(InitConfig(), seed=1)
     model.to(device)
     if compiles(training, device):
         compile_blocks(model, training, device)

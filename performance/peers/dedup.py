@@ -41,7 +41,7 @@ def datasketch_signature(
 
 
 def datasketch_loop(path: Path, bands: int | None = None, rows: int = 0) -> set[int]:
-    """Query, drop what finds a neighbour, insert the rest. Without bands, what datasketch picks for a
+    """Query, drop what finds a neighbor, insert the rest. Without bands, what datasketch picks for a
     threshold of 0.8 and 128 permutations.
     """
     num_perm = bands * rows if bands else 128
@@ -85,7 +85,7 @@ def rensa_loop(path: Path) -> set[int]:
 
 
 def daft_signatures(texts: Sequence[str]) -> Callable[[], object]:
-    """Its expression splits at spaces and normalises nothing."""
+    """Its expression splits at spaces and normalizes nothing."""
     import daft
 
     frame = daft.from_pydict({"text": list(texts)})

@@ -7,7 +7,7 @@ Find = Callable[[str], set[Span]]
 
 
 def presidio(least_score: float) -> Find:
-    """Presidio's predefined pattern recognisers for the six kinds, without an NLP engine; what scores below
+    """Presidio's predefined pattern recognizers for the six kinds, without an NLP engine; what scores below
     `least_score` is left out.
     """
     import tldextract

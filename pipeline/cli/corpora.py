@@ -4,7 +4,7 @@ import argparse
 
 from pipeline.cli.opening import add_variant, opened
 from pipeline.reports import tables
-from pipeline.sources.hub.catalogue import ready_made
+from pipeline.sources.hub.catalog import ready_made
 from pipeline.steps.training import plan
 from trainer.system import terminal
 
@@ -43,7 +43,7 @@ def _print_ready_made() -> None:
             "name": entry.name,
             "documents": f"{entry.documents:,}",
             "text": f"{entry.bytes / 1e9:,.2f} GB",
-            "licence": entry.licence,
+            "license": entry.card_license,
         }
         for entry in ready_made()
     ]

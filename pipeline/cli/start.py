@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _folder(written: str) -> Path:
-    """Not the current folder for the value of a variable that is not set. `groundwork` takes a misspelt
+    """Not the current folder for the value of a variable that is not set. `groundwork` takes a misspelled
     command for a folder.
     """
     if not written:

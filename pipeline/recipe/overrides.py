@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.sources.hub.catalogue import short_form
+from pipeline.sources.hub.catalog import short_form
 
 # sections that a name alone can stand for, and the key that takes it
 PRESETS = {"quality": "profile", "model": "size", "decontamination": "sets"}

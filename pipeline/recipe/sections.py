@@ -84,7 +84,7 @@ class Corpus(Params):
             r"^[a-z0-9][a-z0-9.-]*$", "lower-case letters, digits, `.` and `-`, such as `cc-by-4.0`"
         ),
     )
-    """Licence of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: for cards and
+    """License of its text as the Hugging Face hub names it, such as `cc-by-4.0`, or `other`: for cards and
     reports. When not set, that of a ready-made corpus, else unknown.
     """
     owners: Owners | None = Field(None, exclude=True)  # nothing that is made depends on it

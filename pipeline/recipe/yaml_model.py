@@ -30,7 +30,7 @@ from pipeline.recipe.sections import (
     Rules,
     ShardParams,
 )
-from pipeline.sources.hub.catalogue import short_form
+from pipeline.sources.hub.catalog import short_form
 from pipeline.sources.source import SourceError
 from pipeline.stages.bpe import TokenizerChoice, TokenizerParams
 from pipeline.stages.dedup import DedupParams
@@ -63,7 +63,7 @@ class RecipeSettings(Params):
     )
     """Name of the experiment: lower-case letters, digits, `_` and `-`."""
     owners: Owners = Field((), exclude=True)  # nothing that is made depends on them
-    """Who is responsible for the assets, for Dagster's catalogue: e-mail addresses, or `team:data`."""
+    """Who is responsible for the assets, for Dagster's catalog: e-mail addresses, or `team:data`."""
     timezone: str = Field("UTC", exclude=True)  # nor on when it was made
     """The time zone of the schedules, such as `Europe/Berlin`: they start at their hour there, in summer and
     in winter.

@@ -114,7 +114,7 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     bars, table = drawing.subplots(1, 2, width_ratios=(3, 2))
     first = int(np.flatnonzero(counts)[0]) if counts.any() else BINS // 2
     edges = np.linspace(0, 1, BINS + 1)[first:]
-    bars.bar(edges[:-1], counts[first:], 1 / BINS, align="edge", color=figures.COLOURS[0], edgecolor="white")
+    bars.bar(edges[:-1], counts[first:], 1 / BINS, align="edge", color=figures.COLORS[0], edgecolor="white")
     bars.set(
         xlabel="exact Jaccard similarity to the document that stays",
         ylabel="documents",
@@ -132,6 +132,6 @@ def draw(counts: np.ndarray, matrix: np.ndarray, corpora: Sequence[str]) -> byte
     )
     for (row, column), number in np.ndenumerate(matrix):
         dark = number and np.log1p(number) > 0.6 * np.log1p(matrix.max())
-        colour = "white" if dark else "black"
-        table.text(column, row, f"{number:,}", ha="center", va="center", color=colour)
+        color = "white" if dark else "black"
+        table.text(column, row, f"{number:,}", ha="center", va="center", color=color)
     return figures.png(drawing)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 POINTS, HEIGHT = 58, 66  # of a sparkline: places, and pixels
-# Of overlaid curves: in one picture, points of each, pixels, and the colours, which must be short.
+# Of overlaid curves: in one picture, points of each, pixels, and the colors, which must be short.
 TOGETHER, SPARSE, WIDE, TALL = 4, 9, 250, 80
-SHORT_COLOURS = ("#17b", "#d40", "#284", "#64a")
+SHORT_COLORS = ("#17b", "#d40", "#284", "#64a")
 HUGE = 1e9  # a loss that has exploded
 
 
@@ -56,9 +56,9 @@ def overlaid(
                 f"{WIDE * place / last:.0f},{TALL - (TALL - 4) * (value - low) / (high - low or 1) - 2:.0f}"
                 for place, value in [*points[:-1:step], points[-1]]
             ]
-            colour = SHORT_COLOURS[row]
-            drawn.append(f'<path fill="none" stroke="{colour}" d="M{" ".join(places)}"/>')
-            drawn.append(f'<text x="{WIDE + 5}" y="{18 * row + 15}" fill="{colour}">{name}</text>')
+            color = SHORT_COLORS[row]
+            drawn.append(f'<path fill="none" stroke="{color}" d="M{" ".join(places)}"/>')
+            drawn.append(f'<text x="{WIDE + 5}" y="{18 * row + 15}" fill="{color}">{name}</text>')
         svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="330" height="{TALL}">{"".join(drawn)}</svg>'
         yield dg.MetadataValue.md(f"![loss by tokens](data:image/svg+xml;base64,{as_text(svg.encode())})")
 

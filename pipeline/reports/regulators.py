@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from pipeline.sources.hub.catalogue import ready_made
+from pipeline.sources.hub.catalog import ready_made
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.model import funnel
@@ -34,17 +34,17 @@ def laws(checkpoint: Checkpoint) -> list[dict[str, Any]]:
 
 
 def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
-    """Where a corpus comes from, its revision and licence, as far as they are known, and its data version.
+    """Where a corpus comes from, its revision and license, as far as they are known, and its data version.
     Files are named without their directories, which would show where the author keeps them.
     """
     settings, raw = corpus["source"], lineage["assets"][keys.raw(corpus["name"])]
     named = (*settings.get("paths", ()), *settings.get("packages", ()))
     names = [one if is_url(one) else Path(one).name for one in named]
     names += filter(None, (settings.get(name) for name in ("name", "config", "split", "object")))
-    known = {(it.source.name, it.source.config): it.licence for it in ready_made()}
-    licence = corpus.get("license") or known.get((settings.get("name"), settings.get("config")), "unknown")
+    known = {(it.source.name, it.source.config): it.card_license for it in ready_made()}
+    license = corpus.get("license") or known.get((settings.get("name"), settings.get("config")), "unknown")
     place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
-    return [place, raw["inputs"].get("revision", "none"), licence, raw["data_version"][:SHOWN]]
+    return [place, raw["inputs"].get("revision", "none"), license, raw["data_version"][:SHOWN]]
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
         "languages": listed(breakdown(counts, "languages")),
         "personal": listed(breakdown(counts, "spans")),
         "sources": "; ".join(f"{name}, {place}" for name, (place, *_) in sources.items()),
-        "licences": "; ".join(f"{name} {licence}" for name, (_, _, licence, _) in sources.items()),
+        "licenses": "; ".join(f"{name} {license}" for name, (_, _, license, _) in sources.items()),
         "transforms": ", ".join(entry["name"] for entry in recipe.get("transforms", ())) or "none",
     }
 

@@ -158,16 +158,16 @@ def draw(outcomes: Sequence[Outcome]) -> bytes:
         if run.curve
     ]
     for number, variant, curve in begun:
-        colour = figures.COLOURS[number % len(figures.COLOURS)]
-        style = ("-", "--", ":", "-.")[number // len(figures.COLOURS) % 4]
+        color = figures.COLORS[number % len(figures.COLORS)]
+        style = ("-", "--", ":", "-.")[number // len(figures.COLORS) % 4]
         time_at = dict(zip(curve.tokens, curve.seconds, strict=True))
         scales = (
             (over_tokens, [tokens / 1e6 for tokens in curve.tokens], [one / 1e6 for one in curve.validated]),
             (over_time, curve.seconds, [time_at.get(one, math.nan) for one in curve.validated]),
         )
         for axes, steps, validated in scales:
-            axes.plot(steps, curve.losses, style, color=colour, linewidth=1.4, label=variant)
-            axes.plot(validated, curve.validation_losses, "o", color=colour, markersize=4)
+            axes.plot(steps, curve.losses, style, color=color, linewidth=1.4, label=variant)
+            axes.plot(validated, curve.validation_losses, "o", color=color, markersize=4)
     for axes in drawing.axes:
         axes.grid(alpha=0.25)
     over_tokens.set(xlabel="million tokens", ylabel="loss (nats per token)")

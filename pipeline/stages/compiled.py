@@ -43,7 +43,7 @@ class Compiled:
         return dispatcher
 
     def __getattr__(self, name: str) -> Any:
-        """numba recognises a compiled function, which a kernel calls, by its attributes."""
+        """numba recognizes a compiled function, which a kernel calls, by its attributes."""
         return getattr(self._dispatcher, name)
 
 

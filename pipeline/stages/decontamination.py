@@ -1,12 +1,12 @@
 """Training documents that quote an evaluation set: they share word n-grams, compared word by word.
 
-Text is normalised as for dedup (NFC, casefolded, words are `[^\\W_]+`), after markup, which may stand between
+Text is normalized as for dedup (NFC, casefolded, words are `[^\\W_]+`), after markup, which may stand between
 any two words of a copy, was taken out. In scripts that put no space between words, Chinese and Japanese too,
 each character counts as a word. An evaluation text shorter than `ngram`
 words is searched for as a whole if it has at least `min_words` words, as in GPT-3's appendix C (13) and NeMo
 Curator (8). Shorter texts are too common to search for.
 
-Words that many documents share are a stock phrase, which says nothing about an evaluation set: a licence, or
+Words that many documents share are a stock phrase, which says nothing about an evaluation set: a license, or
 "was a common year starting on Thursday". A shared n-gram is judged by its pieces of a few words, since a
 phrase with slots to fill in (the day of the week) is rare as a whole, but its pieces are not. A piece is rare
 if few documents of the part have it in an n-gram that they share with a set; others need not be counted.
@@ -23,8 +23,8 @@ from pydantic import Field
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64
-from pipeline.stages.dedup.normalise import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
-from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalise_row, polynomial, texts
+from pipeline.stages.dedup.normalize import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
+from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalize_row, polynomial, texts
 from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params, required
 
@@ -88,7 +88,7 @@ class Ngrams(NamedTuple):
     sets: np.ndarray
 
     def quote(self, ngram: int) -> str:
-        """The n-gram as the evaluation text has it, normalised."""
+        """The n-gram as the evaluation text has it, normalized."""
         first = self.words[ngram]
         quoted = self.text[self.starts[first] : self.ends[first + self.lengths[ngram] - 1]]
         return str(quoted.tobytes(), "utf-8", "replace")
@@ -266,7 +266,7 @@ def _index(texts: Texts, ngram: int, min_words: int, out: Ngrams) -> tuple[int, 
     """Writes the n-grams of all rows to `out`; returns the bytes of text, the words and the n-grams."""
     filled = words = grams = 0
     for row in range(len(texts.offsets) - 1):
-        size = normalise_row(texts, row)
+        size = normalize_row(texts, row)
         count = hash_words(texts, size)
         _find_words(texts, size, out.starts[words:], out.ends[words:])
         for word in range(words, words + count):
@@ -309,7 +309,7 @@ def _scan(
     text, words, index = texts.text, texts.words, against.ngrams
     matched = 0
     for row in range(len(texts.offsets) - 1):
-        size = normalise_row(texts, row)
+        size = normalize_row(texts, row)
         count, bounded = hash_words(texts, size), False
         for length in against.lengths:
             if count < length:
@@ -341,6 +341,6 @@ def _cut(texts: Texts, places: np.ndarray, piece: int, out: np.ndarray) -> None:
     for i in range(len(places)):
         row = places[i] >> _ROW
         if row != hashed:
-            hash_words(texts, normalise_row(texts, row))
+            hash_words(texts, normalize_row(texts, row))
             hashed = row
         out[i] = mix64(polynomial(texts.words, places[i] & _WORDS, piece)[0])

@@ -42,7 +42,7 @@ def detect(documents: pa.RecordBatch, model: Path | None = None) -> pa.RecordBat
     """LANGUAGES_SCHEMA for each document: the most likely language, its probability among all languages, and
     how many of its stop words occur.
 
-    A document of more than 1,500 characters is judged by its first, middle and last 500, so that a licence at
+    A document of more than 1,500 characters is judged by its first, middle and last 500, so that a license at
     the beginning does not decide. `und` is undetermined, `zxx` is text without a language, such as numbers.
     About 800 documents a second on one core, however long they are. A fastText `model` reads all of a
     document, and its `und` is a text without a known word. Raises PipelineError.

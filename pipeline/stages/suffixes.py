@@ -1,6 +1,6 @@
 """Suffix arrays over token ids: where a run of tokens occurs, and which runs of a text do.
 
-The positions of a block of tokens, sorted by what follows them. All occurrences of a run are then neighbours,
+The positions of a block of tokens, sorted by what follows them. All occurrences of a run are then neighbors,
 and binary search finds the first and the last (Manber and Myers 1993, "Suffix arrays").
 """
 

@@ -14,7 +14,7 @@ from trainer.system.wording import counted
 
 NO_LANGUAGE, MOST = "zxx", 0.5
 CUT_AS = {
-    EditRule.GUTENBERG: "books stand between a head and a licence of Project Gutenberg",
+    EditRule.GUTENBERG: "books stand between a head and a license of Project Gutenberg",
     EditRule.FRONT_MATTER: "pages begin with settings in YAML or TOML",
     EditRule.MESSAGE_TIMES: "each message begins with a date and a time, which would be learned",
 }

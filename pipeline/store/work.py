@@ -32,7 +32,7 @@ class Work:
         return self.fingerprint[:NAME_LENGTH]
 
     def part_fingerprint(self, inputs: Sequence[str]) -> str:
-        """The fingerprint of a part, by which an unchanged part is recognised in an older version."""
+        """The fingerprint of a part, by which an unchanged part is recognized in an older version."""
         return fingerprint(self._recipe | {"part_inputs": list(inputs)})
 
     def is_like(self, manifest: Mapping[str, Any]) -> bool:

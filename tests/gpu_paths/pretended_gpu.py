@@ -25,7 +25,7 @@ KB = 1024
 # Shared memory that a block of threads may take, by compute capability: A100; L4 and RTX 4090; H100.
 SHARED_MEMORY = {80: 163 * KB, 89: 99 * KB, 90: 227 * KB}
 # Reads of a tensor's content, by method and place: on a GPU the host waits for each.
-synchronisations: Counter[str] = Counter()
+synchronizations: Counter[str] = Counter()
 
 
 def pretend(capability: int = 90) -> FakeTensorMode:
@@ -116,7 +116,7 @@ def _counted(name: str, read: Any, result: Any) -> Any:
         if not isinstance(tensor, FakeTensor):
             return read(tensor, *arguments, **options)
         if tensor.device.type == "cuda":
-            synchronisations[name] += 1
+            synchronizations[name] += 1
         return result(tensor)
 
     return method

@@ -25,7 +25,7 @@ def test_one_graph_serves_all_blocks_and_all_boundaries_of_documents(
     found = traced(library, "steps", recipe=recipe, attention="flash", **changes)
     assert found["attention"] == "flash" and found["breaks"] == 0
     assert found["graphs"] == [2, 4, 4, 4]
-    assert max(found["synchronisations"]) == 1
+    assert max(found["synchronizations"]) == 1
 
 
 @pytest.fixture

@@ -17,4 +17,4 @@ def test_a_step_of_muon_moves_each_weight_once_and_waits_for_nothing(
 ) -> None:
     found = traced(library, "step", module="traced_muon", recipe="gpu-1b", processes=processes)
     assert found["bytes_a_weight"] <= most
-    assert found["synchronisations"] == 0
+    assert found["synchronizations"] == 0

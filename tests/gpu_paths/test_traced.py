@@ -87,7 +87,7 @@ def test_all_blocks_share_a_graph_and_nothing_is_compiled_anew_over_steps(
     assert found["graphs"] == ([3, 6, 6, 6] if masked else [2, 4, 4, 4])
     assert found["attention"] == ("flex" if masked else "sdpa")
     # The loss and the norm of the gradients are read together.
-    assert max(found["synchronisations"]) == 1
+    assert max(found["synchronizations"]) == 1
     assert max(found["when_logged"]) == 2
 
 

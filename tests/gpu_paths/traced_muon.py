@@ -1,7 +1,7 @@
 """One step of Muon on a pretended GPU, in a process of its own: `traced_muon.py step key=value ...`."""
 
 # ruff: noqa: I001 (the GPU is pretended before torch is imported)
-from tests.gpu_paths.pretended_gpu import pretend, synchronisations
+from tests.gpu_paths.pretended_gpu import pretend, synchronizations
 
 import json
 import sys
@@ -36,11 +36,11 @@ def step(recipe: str, processes: str) -> dict[str, Any]:
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         muon.step()
-        synchronisations.clear()
+        synchronizations.clear()
         with generated_code.Moved() as moved:
             muon.step()
         weights = sum(matrix.numel() for group in muon.param_groups for matrix in group["params"])
-    return {"synchronisations": sum(synchronisations.values()), "bytes_a_weight": moved.total / weights}
+    return {"synchronizations": sum(synchronizations.values()), "bytes_a_weight": moved.total / weights}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Traces of training on a pretended GPU, each in its process: `traces.py NAME key=value ...` prints JSON."""
 
 # ruff: noqa: I001 (the GPU is pretended before torch is imported)
-from tests.gpu_paths.pretended_gpu import pretend, synchronisations
+from tests.gpu_paths.pretended_gpu import pretend, synchronizations
 
 import json
 import sys
@@ -67,7 +67,7 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
     settings["max_tokens"] = 8 * settings["global_batch_tokens"]
     settings["schedule"] |= {"warmup_tokens": 0}
     training = TrainingConfig.model_validate(settings)
-    found: dict[str, Any] = {"graphs": [], "synchronisations": [], "when_logged": []}
+    found: dict[str, Any] = {"graphs": [], "synchronizations": [], "when_logged": []}
     tensors_without_content = pretend()
     world = _split_world(int(shards)) if training.parallel.splits_model else World(0, 1, GPU)
     with tensors_without_content:
@@ -112,12 +112,12 @@ def steps(recipe: str, shards: str = "1", **changes: str) -> dict[str, Any]:
         optimizers = build(model, training.optimizer, holders=world.group)
         for step in range(4):
             context = StepContext(step, training, bot_id, world, LossScale.of(precision), SpikeDetector())
-            synchronisations.clear()
+            synchronizations.clear()
             windows = torch.zeros(2 * training.micro_batch_size, training.seq_len + 1, dtype=torch.int64)
             train_step(model, optimizers, windows.to(GPU), context)
-            found["synchronisations"].append(sum(synchronisations.values()))
+            found["synchronizations"].append(sum(synchronizations.values()))
             world.norm([parameter.detach() for parameter in model.parameters()]).item()
-            found["when_logged"].append(sum(synchronisations.values()))
+            found["when_logged"].append(sum(synchronizations.values()))
             if step in (1, 2):
                 with torch.no_grad():
                     loss_sum(model, Batch.of(windows.to(GPU)[: training.micro_batch_size], bot_id), precision)

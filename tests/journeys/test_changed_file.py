@@ -15,7 +15,7 @@ def inodes(version: Version) -> set[int]:
     return {path.stat().st_ino for path in version.path.rglob("*") if path.suffix in kept}
 
 
-def test_a_changed_file_is_tokenized_again_and_its_neighbours_are_linked(another: Project) -> None:
+def test_a_changed_file_is_tokenized_again_and_its_neighbors_are_linked(another: Project) -> None:
     before = {key: inodes(another.store.current(key)) for key in STAGES}
     changed = another.directory / "texts/assert.txt"
     changed.write_text(f"{changed.read_text()}\nZebras graze beside the assertions.\n")

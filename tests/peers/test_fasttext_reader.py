@@ -1,4 +1,4 @@
-"""Classifiers that fastText trained, read by us and by fastText itself: all losses, quantised or not."""
+"""Classifiers that fastText trained, read by us and by fastText itself: all losses, quantized or not."""
 
 import io
 import itertools
@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one-vs-all": {"loss": "ova", "minn": 2, "maxn": 3},
     "many-labels-ova": {"loss": "ova", "file": "many", "wordNgrams": 2},
 }
-QUANTISED: dict[str, dict[str, Any]] = {
+QUANTIZED: dict[str, dict[str, Any]] = {
     "plain": {},
     "qnorm": {"qnorm": True, "dsub": 3},
     "cutoff": {"cutoff": 900, "qnorm": True},
@@ -95,15 +95,15 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(directory: Path) -> Callable[..., Path]:
-    def train(name: str, quantised: str = "") -> Path:
-        path = directory / f"{name}{quantised}.{'ftz' if quantised else 'bin'}"
+    def train(name: str, quantized: str = "") -> Path:
+        path = directory / f"{name}{quantized}.{'ftz' if quantized else 'bin'}"
         if not path.exists():
             common = {"dim": 10, "bucket": 5000, "epoch": 8, "lr": 0.3, "thread": 1, "verbose": 0}
             settings = common | SETTINGS[name]
             text = str(directory / f"{settings.pop('file', 'train')}.txt")
             model = fasttext.train_supervised(text, **settings)
-            if quantised:
-                model.quantize(text, thread=1, **QUANTISED[quantised])
+            if quantized:
+                model.quantize(text, thread=1, **QUANTIZED[quantized])
             model.save_model(str(path))
         return path
 
@@ -139,17 +139,17 @@ def test_every_probability_is_that_of_fasttext(trained: Callable[..., Path], nam
 
 
 PAIRS = [
-    *itertools.product(("softmax", "hs", "bigrams", "everything", "long-subwords"), QUANTISED),
+    *itertools.product(("softmax", "hs", "bigrams", "everything", "long-subwords"), QUANTIZED),
     *itertools.product(("many-labels", "many-labels-hs"), ("qout", "qout-cutoff")),
 ]
-QUANTISED |= {"qout": {"qout": True, "qnorm": True}, "qout-cutoff": {"qout": True, "cutoff": 900}}
+QUANTIZED |= {"qout": {"qout": True, "qnorm": True}, "qout-cutoff": {"qout": True, "cutoff": 900}}
 
 
-@pytest.mark.parametrize(("name", "quantised"), PAIRS)
-def test_every_probability_of_a_quantised_model_is_that_of_fasttext(
-    trained: Callable[..., Path], name: str, quantised: str
+@pytest.mark.parametrize(("name", "quantized"), PAIRS)
+def test_every_probability_of_a_quantized_model_is_that_of_fasttext(
+    trained: Callable[..., Path], name: str, quantized: str
 ) -> None:
-    check(trained(name, quantised), [*(group[0] for group in texts().values()), *NASTY])
+    check(trained(name, quantized), [*(group[0] for group in texts().values()), *NASTY])
 
 
 def test_a_line_of_a_megabyte_is_read_to_its_end(trained: Callable[..., Path]) -> None:

@@ -12,5 +12,5 @@ def small(
     vocab_size: int = 300, context: int = 64, backend: Any = "math", std: float = 0.3, **shape: Any
 ) -> Llama:
     model = Llama(ModelConfig(**{**SHAPE, **shape}), vocab_size, context, backend)
-    model.initialise(InitConfig(std=std, zero_output=False), seed=1)
+    model.initialize(InitConfig(std=std, zero_output=False), seed=1)
     return model.eval()

@@ -51,7 +51,7 @@ class Staging:
         if self._model is None:
             with torch.device("meta"):
                 self._model = Llama(model.config, model.vocab_size, model.max_length, model.model.backend)
-            self._model.materialise(torch.device("cpu"))
+            self._model.materialize(torch.device("cpu"))
             self._model.context = model.context
         for name, parameter in self._model.named_parameters():
             parameter.data = copied[name]

@@ -13,7 +13,7 @@
     lineage.json            what the model was made from
     manifest.json           size and sha256 of every file
 
-No random state is stored: initialisation is keyed by parameter, the order and dropout by sample.
+No random state is stored: initialization is keyed by parameter, the order and dropout by sample.
 """
 
 import json

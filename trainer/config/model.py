@@ -119,7 +119,7 @@ class ModelConfig(Config):
     tie_embeddings: bool = False
     """Whether the output layer shares the weights of the embedding. Saves parameters in small models."""
     qk_norm: bool = True
-    """Whether queries and keys are normalised in each head (Qwen3), which keeps training stable at high
+    """Whether queries and keys are normalized in each head (Qwen3), which keeps training stable at high
     learning rates. The weights of a Llama have no such norms: set it to false to start from them.
     """
     attention_sinks: bool = False

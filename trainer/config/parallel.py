@@ -9,7 +9,7 @@ from trainer.system.errors import TrainerError
 # Optimizers that cannot update a model that is split over processes, and why.
 UNSPLITTABLE = {
     "adafactor": "its moments are means over entire rows and columns",
-    "adamw_8bit": "its moments are quantised in blocks that a split may cut",
+    "adamw_8bit": "its moments are quantized in blocks that a split may cut",
     "python": "nobody has compared the class on parts of weights with one process",
 }
 

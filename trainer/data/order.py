@@ -51,7 +51,7 @@ def permute(numbers: np.ndarray, size: int, key: bytes, backwards: bool = False)
 
 
 def mix(x: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64 (Steele et al. 2014)."""
+    """The finalizer of splitmix64 (Steele et al. 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

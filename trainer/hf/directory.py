@@ -74,7 +74,7 @@ def load_model(directory: Path, device: torch.device | None = None) -> Llama:
     with torch.device("meta"):
         backend = choose_backend("auto", device, torch.float32, model=shape, seq_len=seq_len, masked=False)
         model = Llama(shape, vocab_size, seq_len, backend)
-    model.materialise(device)
+    model.materialize(device)
     load_weights(model, directory)
     return model.eval()
 

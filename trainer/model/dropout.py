@@ -7,7 +7,7 @@ import hashlib
 import torch
 from torch import nn
 
-# The factors of MurmurHash3's finaliser (Appleby), as signed integers of 32 bits.
+# The factors of MurmurHash3's finalizer (Appleby), as signed integers of 32 bits.
 FACTORS = (0x85EBCA6B - 2**32, 0xC2B2AE35 - 2**32)
 BETWEEN_PLACES = 0x1E3779B9
 

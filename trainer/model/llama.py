@@ -157,7 +157,7 @@ class Decoder(nn.Module):
         super().__init__()
         rows = padded_vocab_size(vocab_size)
         # On the meta device PyTorch computes in Python, for which it imports its compiler. So neither numbers
-        # that nobody reads are drawn there, nor tables that `materialise` computes.
+        # that nobody reads are drawn there, nor tables that `materialize` computes.
         self.embed_tokens = nn.Embedding(rows, config.d_model, _weight=torch.empty(rows, config.d_model))
         self.embed_dropout = Dropout(dropout)
         block: Callable[..., Block] = Block
@@ -221,7 +221,7 @@ class Llama(nn.Module):
 
     `shapes` has the full shape of each parameter by name, also of those that other processes hold. `context`
     is what an export names: `max_length`, or more if earlier training knew longer texts. `precision` is that
-    of training. Built under `torch.device("meta")`, the model takes no memory until `materialise`.
+    of training. Built under `torch.device("meta")`, the model takes no memory until `materialize`.
     """
 
     def __init__(
@@ -248,8 +248,8 @@ class Llama(nn.Module):
         if self.config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def materialise(self, device: torch.device) -> None:
-        """Allocates a model built on the meta device; its weights must then be initialised or loaded."""
+    def materialize(self, device: torch.device) -> None:
+        """Allocates a model built on the meta device; its weights must then be initialized or loaded."""
         # As `to_empty`, whose `empty_like` computes in Python on the meta device.
         self._apply(lambda tensor: tensor.new_empty(tensor.shape, device=device))
         self._tie()
@@ -282,7 +282,7 @@ class Llama(nn.Module):
         return self.lm_head(hidden)[..., : self.vocab_size]
 
     @torch.no_grad()
-    def initialise(self, config: InitConfig, seed: int) -> None:
+    def initialize(self, config: InitConfig, seed: int) -> None:
         """Draws each parameter from its own generator, seeded by (seed, name), for the same weights on any
         device and number of processes.
         """

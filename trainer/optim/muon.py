@@ -1,4 +1,4 @@
-"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of each matrix, orthogonalised
+"""Muon (Jordan et al. 2024, kellerjordan.github.io/posts/muon): the momentum of each matrix, orthogonalized
 by Newton-Schulz iterations.
 
 torch.optim.Muon always iterates in bf16, which takes a CPU that only emulates bf16 20 to 30 times as long as
@@ -23,7 +23,7 @@ from trainer.parallel.owners import Pairs, dealt, owners
 # default recipe 0.014 nats better at a rate of 0.01 (3 seeds), 0.014 worse at 0.02 (one), best for both.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 MOMENTUM, ITERATIONS = 0.95, 5  # as in the post above
-# The most elements that are orthogonalised together: one small matrix does not keep a device busy, several
+# The most elements that are orthogonalized together: one small matrix does not keep a device busy, several
 # large ones take memory for nothing.
 STACKED_ELEMENTS = 2**24
 
@@ -31,7 +31,7 @@ STACKED_ELEMENTS = 2**24
 class Muon(Optimizer):
     """Nesterov momentum and decoupled weight decay, for matrices only; one tensor of state per parameter.
 
-    Each process of `holders` orthogonalises its share of the matrices, for all of them; of split matrices it
+    Each process of `holders` orthogonalizes its share of the matrices, for all of them; of split matrices it
     keeps its part of the state. Without `holders` it is alone.
     """
 
@@ -54,10 +54,10 @@ class Muon(Optimizer):
     def _updates(
         self, matrices: list[torch.Tensor], group: dict[str, Any], loads: list[int]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Each matrix with this process's part of its orthogonalised momentum. Shares the work out to those
+        """Each matrix with this process's part of its orthogonalized momentum. Shares the work out to those
         with the least of `loads`.
 
-        While one stack is orthogonalised, the next is collected and the one before given back.
+        While one stack is orthogonalized, the next is collected and the one before given back.
         """
         if not matrices:
             return
@@ -77,7 +77,7 @@ class Muon(Optimizer):
             stack = collected()
             if following is not None:
                 collected = processes.collect(following, nesterov)
-            results = None if stack is None else orthogonalised(stack)
+            results = None if stack is None else orthogonalized(stack)
             sent.append(processes.give_back(owned, results))
             if len(sent) > 1 or processes.size == 1:
                 yield from sent.pop(0)()
@@ -114,7 +114,7 @@ def stacks(matrices: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
             yield alike[start : start + count]
 
 
-def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
+def orthogonalized(matrices: torch.Tensor) -> torch.Tensor:
     """Moves the singular values of each of `matrices` [n, rows, columns] near 1, in their type."""
     a, b, c = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]

@@ -250,14 +250,14 @@ def _model(plan: Plan, world: World) -> Llama:
             dropout=training.dropout,
             precision=plan.precision,
         )
-    model.materialise(world.device)
+    model.materialize(world.device)
     if pretrained:
         with world.together():
             load_weights(model, pretrained.directory, grows=True)
             _check_finite(model, pretrained.directory)
         model.context = max(training.seq_len, pretrained.context)
     else:
-        model.initialise(training.init, training.seed)
+        model.initialize(training.init, training.seed)
     if training.lora:
         adapt(model, training.lora, training.seed, plan.config.adapted_tokens)
     if plan.precision == "fp8":

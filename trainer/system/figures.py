@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Hues that are easy to tell apart, in the order of use.
-COLOURS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
+COLORS = ("#2171b5", "#d94801", "#238b45", "#6a51a3", "#cb181d", "#525252")
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name: the same in every figure with the same names."""
-    return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(sorted(names))}
+def colors(names: Iterable[str]) -> dict[str, str]:
+    """A color for each name: the same in every figure with the same names."""
+    return {name: COLORS[place % len(COLORS)] for place, name in enumerate(sorted(names))}
 
 
 def figure(width: float, height: float) -> "Figure":

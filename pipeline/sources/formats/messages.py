@@ -66,7 +66,7 @@ UNTYPED = {
     "filedata": "file",
 }
 UNSEEN = "which a model of text cannot see"
-UNTHOUGHT = "which would not be learnt: write it into the content, or take it out"
+UNTHOUGHT = "which would not be learned: write it into the content, or take it out"
 OPENS = ("system", "user")  # roles that begin a whole conversation
 _MARK = re.compile(f"[{''.join(MARKS)}]")
 

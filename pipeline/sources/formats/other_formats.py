@@ -5,7 +5,7 @@ _TABLE, _COLUMNS = "save it as .csv", "write it as .parquet"
 _ARCHIVE, _PACKED = "unpack it", "unpack it, or compress it with gzip or zstd"
 _DOCUMENT = "save it as .docx or .odt (`soffice --convert-to docx`)"
 XML = (
-    "XML, whose tags would be learnt: write its texts as JSON lines, those of a dump of MediaWiki with "
+    "XML, whose tags would be learned: write its texts as JSON lines, those of a dump of MediaWiki with "
     "`wikiextractor --json -o - DUMP > wiki.jsonl`"
 )
 _NO_TEXT = "it holds no text"

@@ -18,8 +18,8 @@ TOO_LONG = (
     f"more than {MAX_DOCUMENT_BYTES} bytes: divide the file into documents with `document_separator`, or cut "
     "it with `piece_bytes`"
 )
-LICENCE_BYTES = 32 << 10  # at most, of Project Gutenberg
-_LICENCE_BEGINS = re.compile(rb"^\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG EBOOK", re.M)
+LICENSE_BYTES = 32 << 10  # at most, of Project Gutenberg
+_LICENSE_BEGINS = re.compile(rb"^\*\*\* ?END OF TH(?:E|IS) PROJECT GUTENBERG EBOOK", re.M)
 
 
 def read_text(
@@ -141,7 +141,7 @@ def universal_newlines(text: str) -> str:
 
 
 def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The stream, cut into pieces of at most `size` bytes. A licence of Project Gutenberg stays with the mark
+    """The stream, cut into pieces of at most `size` bytes. A license of Project Gutenberg stays with the mark
     before it, without which it could not be told from a book.
     """
     held = bytearray()  # which, unlike bytes, is not copied for each block that is added
@@ -163,8 +163,8 @@ def pieces(content: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 def _most(window: bytes, size: int) -> int:
     """How long a piece may be that begins as `window` does, which has `size` bytes."""
-    found = _LICENCE_BEGINS.search(window)
-    return max(size, found.start() + LICENCE_BYTES) if found else size
+    found = _LICENSE_BEGINS.search(window)
+    return max(size, found.start() + LICENSE_BYTES) if found else size
 
 
 def _cut(window: bytes) -> int:

@@ -116,7 +116,7 @@ def _refuse_marked(where: str, name: str, value: object) -> None:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
         raise BadConversationError(
             Reason.NOT_LEARNED,
-            f"{where} has {name}: {shown[:40]}, which says that it is not to be learnt; if it means "
+            f"{where} has {name}: {shown[:40]}, which says that it is not to be learned; if it means "
             "something else, rename it",
         )
 

@@ -178,7 +178,7 @@ def _unlike_byte_level_bpe(settings: dict[str, Any]) -> str | None:
     if model["type"] != "BPE" or any(model.get(name) not in (value, "") for name, value in PLAIN_BPE.items()):
         return "it is not a plain byte-level BPE"
     if settings["normalizer"] is not None:
-        return f"it normalises text ({settings['normalizer']['type']})"
+        return f"it normalizes text ({settings['normalizer']['type']})"
     if not all(token["special"] for token in settings["added_tokens"]):
         return "it has added tokens that are not special"
     *before, last = splits["pretokenizers"] if splits and splits["type"] == "Sequence" else [splits]

@@ -82,13 +82,13 @@ def candidate_pairs(keys: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
     left, right = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     pairs = start = 0
     while start < len(keys) and keys[start] != EMPTY_KEY:
-        end, centre = start, rows[start]
+        end, center = start, rows[start]
         while end < len(keys) and keys[end] == keys[start]:
-            centre = min(centre, rows[end])
+            center = min(center, rows[end])
             end += 1
         for i in range(start, end):
-            if rows[i] != centre:
-                left[pairs], right[pairs] = centre, rows[i]
+            if rows[i] != center:
+                left[pairs], right[pairs] = center, rows[i]
                 pairs += 1
         start = end
     return left[:pairs].copy(), right[:pairs].copy()
@@ -139,7 +139,7 @@ class Nearest(NamedTuple):
 
 
 def nearest(rows: np.ndarray, others: np.ndarray) -> Nearest:
-    """One round of hash-to-min (Rastogi et al. 2013): each row tells its neighbours and the smallest row it
+    """One round of hash-to-min (Rastogi et al. 2013): each row tells its neighbors and the smallest row it
     knows of about each other. Links are int64[n], all those of each of the `rows`, which span less than 2^23.
     Once each row of all links is settled, `smallest` are the `labels`. Some log n rounds.
 

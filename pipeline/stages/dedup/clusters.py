@@ -11,7 +11,7 @@ from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.verify import Verified
 
 # Of a cluster that is verified at once: 1.3 GB of shingles. A larger one is cut along the order of survivors,
-# in which neighbours are alike in length, as near duplicates are.
+# in which neighbors are alike in length, as near duplicates are.
 PIECE_CHARACTERS = 1 << 28
 KEY_CHARACTERS = 256  # as many take the memory of the band keys of a text
 MEMBER_SCHEMA = pa.schema(

@@ -1,4 +1,4 @@
-"""The integer hashes: finalisers and 128-bit MurmurHash3 (Austin Appleby, public domain, smhasher)."""
+"""The integer hashes: finalizers and 128-bit MurmurHash3 (Austin Appleby, public domain, smhasher)."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _R27, _R31, _R33 = np.uint64(27), np.uint64(31), np.uint64(33)
 
 @borrowing
 def mix64(value: np.uint64) -> np.uint64:
-    """MurmurHash3's 64-bit finaliser: a bijection in which every input bit moves every output bit."""
+    """MurmurHash3's 64-bit finalizer: a bijection in which every input bit moves every output bit."""
     value = (value ^ (value >> _R33)) * _M1
     value = (value ^ (value >> _R33)) * _M2
     return value ^ (value >> _R33)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.params import DedupParams
-from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
+from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalize_row, texts
 from pipeline.stages.dedup.signatures import minhash_row, permutations
 
 VERSION = "passages-2"
@@ -55,7 +55,7 @@ def _sign(
 ) -> None:
     at = 0
     for row in range(len(numbers)):
-        count = hash_shingles(texts, normalise_row(texts, row), WORDS)
+        count = hash_shingles(texts, normalize_row(texts, row), WORDS)
         begin = 0
         while begin < count:
             end = min(begin + PASSAGE, count)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64, murmur128
-from pipeline.stages.dedup.normalise import (
+from pipeline.stages.dedup.normalize import (
     ALONE,
     GROWTH,
     MARK,
@@ -17,7 +17,7 @@ from pipeline.stages.dedup.normalise import (
     characters,
     classes_with,
     normal_form,
-    normalise,
+    normalize,
 )
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.text import decode
@@ -44,7 +44,7 @@ class Texts(NamedTuple):
     classes: np.ndarray  # as in Characters
     folds: np.ndarray
     factors: np.ndarray  # uint64[128], what an ASCII byte multiplies the hash of its word by: 0 ends the word
-    blocks: np.ndarray  # uint64, the row's normalised text
+    blocks: np.ndarray  # uint64, the row's normalized text
     text: np.ndarray  # uint8, the same memory
     words: np.ndarray  # uint64, the hashes of the row's words or shingles
 
@@ -85,10 +85,10 @@ def concat_sets(parts: Sequence[ShingleSets]) -> ShingleSets:
 
 
 @borrowing
-def normalise_row(texts: Texts, row: int) -> int:
-    """Writes the row's normalised text to `blocks`; returns its bytes."""
+def normalize_row(texts: Texts, row: int) -> int:
+    """Writes the row's normalized text to `blocks`; returns its bytes."""
     start, end = texts.offsets[row], texts.offsets[row + 1]
-    return normalise(texts.data, start, end, texts.classes, texts.folds, texts.text)
+    return normalize(texts.data, start, end, texts.classes, texts.folds, texts.text)
 
 
 @borrowing
@@ -194,5 +194,5 @@ def _distinct(hashes: np.ndarray, count: int, table: np.ndarray, out: np.ndarray
 @kernel
 def _sets(texts: Texts, ngram: int, table: np.ndarray, ends: np.ndarray, hashes: np.ndarray) -> None:
     for row in range(len(texts.offsets) - 1):
-        count = hash_shingles(texts, normalise_row(texts, row), ngram)
+        count = hash_shingles(texts, normalize_row(texts, row), ngram)
         ends[row + 1] = _distinct(texts.words, count, table, hashes, ends[row])

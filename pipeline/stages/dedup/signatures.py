@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import murmur128
-from pipeline.stages.dedup.normalise import ALONE, count_characters, end_of_character
+from pipeline.stages.dedup.normalize import ALONE, count_characters, end_of_character
 from pipeline.stages.dedup.params import MAX_CHARS, SEED, DedupParams
-from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalise_row, texts
+from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalize_row, texts
 from pipeline.store.params import required
 
 _EMPTY = np.uint32(0xFFFFFFFF)
@@ -28,7 +28,7 @@ class _Signatures(NamedTuple):
 
 
 def signature_schema(params: DedupParams) -> pa.Schema:
-    """The schema of signatures. `exact` is MurmurHash3 x64 128 of the normalised text, and `length` the
+    """The schema of signatures. `exact` is MurmurHash3 x64 128 of the normalized text, and `length` the
     number of its characters. `num_shingles` counts repeats, too, and is 0 for empty text only.
     """
     return required(
@@ -44,7 +44,7 @@ def signature_schema(params: DedupParams) -> pa.Schema:
 def signatures(documents: pa.RecordBatch, params: DedupParams) -> pa.RecordBatch:
     """The signature of each document, in order, as `signature_schema`: 29 + 4 * num_perm bytes and the id.
 
-    `exact` covers the whole text, the MinHash its first MAX_CHARS normalised characters (`truncated` where
+    `exact` covers the whole text, the MinHash its first MAX_CHARS normalized characters (`truncated` where
     that is not all), so equal `exact` means equal `minhash`. Empty text (nothing but white space) has no
     shingles and a MinHash of all ones.
     """
@@ -108,7 +108,7 @@ def minhash_row(shingles: np.ndarray, count: int, a: np.ndarray, b: np.ndarray, 
 @kernel
 def _hash_texts(texts: Texts, ngram: int, a: np.ndarray, b: np.ndarray, out: _Signatures) -> None:
     for row in range(len(texts.offsets) - 1):
-        size = normalise_row(texts, row)
+        size = normalize_row(texts, row)
         out.length[row] = count_characters(texts.text, size)
         out.exact[row, 0], out.exact[row, 1] = murmur128(texts.blocks, size)
         out.truncated[row] = out.length[row] > MAX_CHARS

@@ -26,7 +26,7 @@ def decide(clusters: Clusters, verified: Verified) -> pa.RecordBatch:
     `verified` is about texts. Documents that are not linked are kept.
 
     `duplicate_of` is always a kept document, `jaccard` the exact similarity to it (1.0 where reason is
-    "exact": equal normalised text), `cluster` how many documents the kept one represents, itself included. An
+    "exact": equal normalized text), `cluster` how many documents the kept one represents, itself included. An
     exact copy of a near duplicate is a near duplicate.
     """
     ids, rows = (clusters.members.column(name) for name in ("id", "row"))

@@ -49,7 +49,7 @@ class EditParams(Params):
     characters. `citations`: `[1]`, `[edit]`, `[citation needed]`. `mail_headers`: those that a message begins
     with. `quotes`: lines after `>`, and who wrote them. `signatures`: what follows `-- `, up to 12 lines.
     `uuencoded`: files in uuencode. `gutenberg`: what Project Gutenberg writes before and after a book, its
-    licence for example. `front_matter`: settings in YAML or TOML at the beginning of a page, as Jekyll, Hugo
+    license for example. `front_matter`: settings in YAML or TOML at the beginning of a page, as Jekyll, Hugo
     and Obsidian have them. `message_times`: the date and time of each message of a chat that WhatsApp or
     another program exported, and its lines that nobody wrote, such as `<Media omitted>`.
     """

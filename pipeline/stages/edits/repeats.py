@@ -12,7 +12,7 @@ from pipeline.stages.edits.lines import Lines
 from pipeline.stages.edits.params import Repeated
 from pipeline.stages.text import utf8_arrays
 
-# FNV-1a (Fowler, Noll, Vo), whose high bits are poor without a finaliser
+# FNV-1a (Fowler, Noll, Vo), whose high bits are poor without a finalizer
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(?P<host>[^/:?#]+)"
 

@@ -34,7 +34,7 @@ _BLANK = r"^[ \t\r]*\n?$"
 _GUTENBERG = r"^\*\*\* ?%s OF TH(?:E|IS) PROJECT GUTENBERG EBOOK"
 _GUTENBERG_ENDS = r"\*\*\*[ \t\r]*\n?$"
 _GUTENBERG_TITLE_LINES = 4  # that a long title may take in a mark
-_GUTENBERG_LINES = 1_000  # around a book at most: the old small print has 300 lines, the licence has 350
+_GUTENBERG_LINES = 1_000  # around a book at most: the old small print has 300 lines, the license has 350
 _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}  # YAML, TOML: how each begins and ends
 _FRONT_MATTER_LINES = 200
 

@@ -1,4 +1,4 @@
-"""The file of a fastText classifier: `.bin`, or quantised, `.ftz`."""
+"""The file of a fastText classifier: `.bin`, or quantized, `.ftz`."""
 
 import struct
 from dataclasses import dataclass
@@ -116,11 +116,11 @@ class _File:
 
     def matrix(self, least: int, dim: int, what: str) -> np.ndarray:
         """float32[rows, dim], at least as many rows as are read."""
-        (quantised,) = self.numbers("<?", what)
-        (normed,) = self.numbers("<?", what) if quantised else (False,)
+        (quantized,) = self.numbers("<?", what)
+        (normed,) = self.numbers("<?", what) if quantized else (False,)
         rows, columns = self.numbers("<2q", what)
         self.check(columns == dim > 0 and rows >= max(least, 1), what)
-        if not quantised:
+        if not quantized:
             matrix = self.take(np.float32, rows * dim, what).reshape(rows, dim)
         else:
             (size,) = self.numbers("<i", what)

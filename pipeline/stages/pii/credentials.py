@@ -20,7 +20,7 @@ _JWT_PART = 8
 _PEM_BODY = 64
 
 _IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
-_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTRE, _LINES, _MAC, _WIFI = (
+_HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTER, _LINES, _MAC, _WIFI = (
     np.frombuffer(text, dtype=np.uint8).copy()
     for text in (
         *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
@@ -170,7 +170,7 @@ def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
 def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
     """(start, end) of Mailchimp's key, 32 hexadecimal digits and "-us12", whose hyphen is at `hyphen`."""
     start, end = hyphen - _HEX_KEY, hyphen + 3
-    if start < 0 or end >= hi or not equals(data, hyphen + 1, hi, _DATA_CENTRE):
+    if start < 0 or end >= hi or not equals(data, hyphen + 1, hi, _DATA_CENTER):
         return 0, 0
     while end < hi and end - hyphen < 6 and char.is_digit(data[end]):
         end += 1

@@ -213,7 +213,7 @@ def _mask(text: np.ndarray, start: int, end: int) -> None:
 def _find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
     """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, and how many.
 
-    Overwrites each value with brackets, so that its neighbours see what they will see in the result.
+    Overwrites each value with brackets, so that its neighbors see what they will see in the result.
     What stands directly before the value is then read again: the value may have seemed to continue it.
     """
     spans = np.empty((1024, 4), np.int64)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
-from pipeline.sources.hub.catalogue import licences
+from pipeline.sources.hub.catalog import licenses
 from pipeline.steps.model import front_matter
 from pipeline.steps.model.markdown import table
 from pipeline.steps.model.model_card import source
@@ -104,7 +104,7 @@ how each was made.
 
 ## Corpora
 
-{table(("corpus", "source", "licence"), _sources(what), numbers=False)}
+{table(("corpus", "source", "license"), _sources(what), numbers=False)}
 
 {table(("corpus", "documents", *(f"{split} bytes of text" for split in SPLITS)), _sizes(what))}
 
@@ -139,7 +139,7 @@ def _configs(out: Path, corpora: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def _sources(what: ExportedDocuments) -> Iterator[list[str]]:
     for corpus in what.corpora:
-        yield [corpus["name"], what.source(corpus), ", ".join(licences(corpus)) or "unknown"]
+        yield [corpus["name"], what.source(corpus), ", ".join(licenses(corpus)) or "unknown"]
 
 
 def _sizes(what: ExportedDocuments) -> Iterator[list[str]]:

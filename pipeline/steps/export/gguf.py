@@ -151,7 +151,7 @@ def _named(names: Any, tensor: str) -> str:
 
 
 def _interleaved(tensor: str, weights: np.ndarray, config: Mapping[str, Any]) -> np.ndarray:
-    """Query and key rows in the order of llama.cpp's Llama, which rotates neighbouring pairs where Hugging
+    """Query and key rows in the order of llama.cpp's Llama, which rotates neighboring pairs where Hugging
     Face's rotates halves. [heads x head_dim, d_model]
     """
     for projection, heads in (("q_proj", "num_attention_heads"), ("k_proj", "num_key_value_heads")):
@@ -279,7 +279,7 @@ def _pre_tokenizer(settings: Mapping[str, Any]) -> str:
         case _:
             kind = ("", False)
     known = PRE_TOKENIZERS.get((*kind, bool(model.get("ignore_merges"))))
-    # llama.cpp does not normalise; NFC, which Qwen's tokenizers apply, leaves nearly all text as it is.
+    # llama.cpp does not normalize; NFC, which Qwen's tokenizers apply, leaves nearly all text as it is.
     normalizer = settings["normalizer"]
     if model["type"] != "BPE" or known is None or (normalizer and normalizer["type"] != "NFC"):
         raise PipelineError(

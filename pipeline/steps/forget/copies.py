@@ -45,7 +45,7 @@ def copies(store: Store, documents: Mapping[str, Collection[str]]) -> list[Copy]
 
 
 def _with_same_text(store: Store, ids: pa.Array) -> Iterator[Copy]:
-    """Documents of corpora of which dedup has seen the same normalised text."""
+    """Documents of corpora of which dedup has seen the same normalized text."""
     signed = [
         (f"corpus {corpus}", file)
         for corpus in _corpora(store, keys.signatures)

@@ -85,7 +85,7 @@ class CorpusText:
 
     def ranges(self, holding: Mapping[str, list[str]]) -> Iterator[tuple[int, int]]:
         """The tokens `begin` to `end` - 1 in the corpus' stream of those of these documents that are trained
-        on, neighbours together.
+        on, neighbors together.
         """
         for shard, part, before, begin in self._placed():
             if part not in holding:

@@ -62,7 +62,7 @@ class Reader:
 
     def steps(self, corpus: str, text: CorpusText, holding: Mapping[str, list[str]]) -> list[np.ndarray]:
         """The steps that read the documents in `holding`, ids by part, of a corpus: an array for each group
-        of neighbours.
+        of neighbors.
         """
         assert self.training is not None
         ranges = text.ranges(holding)

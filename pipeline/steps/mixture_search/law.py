@@ -111,13 +111,13 @@ def log_linear(shares: Array, logs: Array) -> Prediction:
     least leave-one-out error.
     """
     features = _features(shares)
-    centre, scale = features.mean(0), features.std(0) + 1e-9
-    left, singular, right = np.linalg.svd((features - centre) / scale, full_matrices=False)
+    center, scale = features.mean(0), features.std(0) + 1e-9
+    left, singular, right = np.linalg.svd((features - center) / scale, full_matrices=False)
     middle = logs.mean()
     projected = left.T @ (logs - middle)
     best = min(PENALTIES, key=lambda penalty: _leave_one_out(left, singular, logs - middle, penalty))
     coefficients = right.T @ (singular / (singular**2 + best) * projected)
-    return lambda points: (_features(points) - centre) / scale @ coefficients + middle
+    return lambda points: (_features(points) - center) / scale @ coefficients + middle
 
 
 def _features(shares: Array) -> Array:
@@ -176,9 +176,9 @@ def mixtures(proportions: Array, number: int, seed: int) -> Array:
     random = np.random.default_rng(seed)
     low, high = np.log(CONCENTRATIONS)
     concentration = len(proportions) * np.exp(random.uniform(low, high, number))
-    centres = np.maximum(proportions, LEAST) ** random.uniform(0, 1, (number, 1))
-    centres *= concentration[:, None] / centres.sum(1, keepdims=True)
-    drawn = np.stack([random.dirichlet(centre) for centre in centres])
+    centers = np.maximum(proportions, LEAST) ** random.uniform(0, 1, (number, 1))
+    centers *= concentration[:, None] / centers.sum(1, keepdims=True)
+    drawn = np.stack([random.dirichlet(center) for center in centers])
     drawn[0] = proportions
     drawn = np.maximum(drawn, LEAST)
     return drawn / drawn.sum(1, keepdims=True)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipeline.sources.hub.catalogue import licences
+from pipeline.sources.hub.catalog import licenses
 from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.model import harness
 from pipeline.store.manifest import breakdown
@@ -50,8 +50,8 @@ def of_model(lineage: Mapping[str, Any], evaluation: Mapping[str, Any], name: st
 
 
 def license_of(corpora: Iterable[Mapping[str, Any]]) -> list[str] | None:
-    """The licences of the corpora as the hub names them; None if that of one is not known."""
-    found = [licences(corpus) for corpus in corpora]
+    """The licenses of the corpora as the hub names them; None if that of one is not known."""
+    found = [licenses(corpus) for corpus in corpora]
     return _distinct(one for several in found for one in several) if all(found) else None
 
 

@@ -53,10 +53,10 @@ def _stacked(
     axes: Any, table: Mapping[str, Mapping[str, int]], stages: Sequence[str], unit: float, title: str
 ) -> None:
     ends = [0.0] * len(stages)
-    colours = figures.colours(table)
+    colors = figures.colors(table)
     for corpus, row in table.items():
         widths = [row[stage] / unit for stage in stages]
-        axes.barh(stages, widths, left=ends, color=colours[corpus], label=corpus)
+        axes.barh(stages, widths, left=ends, color=colors[corpus], label=corpus)
         ends = [end + width for end, width in zip(ends, widths, strict=True)]
     for stage, end in enumerate(ends):
         share = end / ends[0] if ends[0] else 0.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.sources.hub.catalogue import licences
+from pipeline.sources.hub.catalog import licenses
 from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.model import benchmark, front_matter, tuned_model_text
 from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
@@ -91,7 +91,7 @@ def _data(lineage: dict[str, Any]) -> str:
     """The section on the text: where it comes from, and what was left out of it and replaced in it."""
     recipe = lineage["recipe"]
     sources = "\n".join(
-        f"- {corpus['name']}: {', licence '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
+        f"- {corpus['name']}: {', license '.join(_source(lineage, corpus))}" for corpus in recipe["corpora"]
     )
     funnel = of_lineage(lineage).items()
     transforms = ", ".join(entry["name"] for entry in recipe.get("transforms", ()))
@@ -159,9 +159,9 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
 
 
 def _source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
-    """Where a corpus comes from, and its licences if they are known."""
+    """Where a corpus comes from, and its licenses if they are known."""
     revision = lineage["assets"][keys.raw(corpus["name"])]["inputs"].get("revision")
-    return [source(revision, corpus), *filter(None, [", ".join(licences(corpus))])]
+    return [source(revision, corpus), *filter(None, [", ".join(licenses(corpus))])]
 
 
 def source(revision: str | None, corpus: Mapping[str, Any]) -> str:

@@ -12,9 +12,9 @@ def draw(run: RunHistory) -> bytes:
     train, evaluations = run.steps, run.validations
     drawing = figures.figure(9, 5.6)
     (losses, rates), (speeds, gradients) = drawing.subplots(2, 2)
-    for corpus, colour in figures.colours(evaluations[-1]["per_corpus"] if evaluations else ()).items():
+    for corpus, color in figures.colors(evaluations[-1]["per_corpus"] if evaluations else ()).items():
         values = [record["per_corpus"][corpus]["loss"] for record in evaluations]
-        losses.plot(_millions(evaluations), values, "o-", markersize=3, color=colour, label=corpus)
+        losses.plot(_millions(evaluations), values, "o-", markersize=3, color=color, label=corpus)
     if evaluations:
         losses.legend(frameon=False, fontsize=8)
     losses.set(title="validation loss by corpus (nats per token)")
@@ -24,7 +24,7 @@ def draw(run: RunHistory) -> bytes:
         (gradients, "grad_norm", "gradient norm before clipping"),
     ):
         values = [record[field] for record in train]
-        axes.plot(_millions(train), values, color=figures.COLOURS[0], linewidth=1)
+        axes.plot(_millions(train), values, color=figures.COLORS[0], linewidth=1)
         axes.set(title=title, ylim=(0, None))
     for axes in drawing.axes:
         axes.grid(alpha=0.25)

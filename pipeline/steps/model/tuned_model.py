@@ -116,10 +116,10 @@ def compared(
         answers[name] = _answers(checkpoint, questions, limit)
     if reference := (losses[AFTER]["answers"] or {}).get("reference_answer_loss"):
         losses[BEFORE]["answers"] = {"answer_loss": reference}
-    judgements = {name: judged(questions, of_model) for name, of_model in answers.items()}
+    judgments = {name: judged(questions, of_model) for name, of_model in answers.items()}
     untold = [
-        question.form is not None and any(judgement["form"] is None for judgement in of_models)
-        for question, *of_models in zip(questions, *judgements.values(), strict=True)
+        question.form is not None and any(judgment["form"] is None for judgment in of_models)
+        for question, *of_models in zip(questions, *judgments.values(), strict=True)
     ]
     return {
         "asked": len(questions),
@@ -130,7 +130,7 @@ def compared(
             name: sum("unended" in answer for answer in of_model) for name, of_model in answers.items()
         },
         "losses": losses,
-        "kinds": list(_by_kind(questions, judgements)),
+        "kinds": list(_by_kind(questions, judgments)),
         "conversations": [
             {
                 "messages": question.messages,

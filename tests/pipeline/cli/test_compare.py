@@ -171,7 +171,7 @@ def test_a_step_that_the_run_has_not_reached_is_refused(said: Any, tmp_path: Pat
     assert "6ddca120-00000009: the run has got to step 3 only" in said("6ddca120-00000009", status=2)
 
 
-def test_a_variant_that_is_misspelt_or_beside_a_run_is_named(
+def test_a_variant_that_is_misspelled_or_beside_a_run_is_named(
     said: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path / "store/runs/6ddca1201f00aa11", SETTINGS, [5.0, 4.0, 3.0])

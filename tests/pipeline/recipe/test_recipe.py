@@ -182,7 +182,7 @@ def test_a_missing_recipe_is_answered_with_those_that_ship(tmp_path: Path) -> No
         load_recipe(tmp_path / "nowhere.yaml")
 
 
-def test_overrides_change_one_setting_and_leave_its_neighbours(tmp_path: Path) -> None:
+def test_overrides_change_one_setting_and_leave_its_neighbors(tmp_path: Path) -> None:
     recipe = load_recipe(
         write(tmp_path, dedup={"threshold": 0.7, "bands": 20}), {"dedup": {"threshold": 0.9}}
     )

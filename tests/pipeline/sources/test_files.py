@@ -203,7 +203,7 @@ def test_a_source_works_the_same_in_another_process(tmp_path: Path) -> None:
     assert copy.version == source.version
 
 
-def test_bad_files_are_named_and_their_neighbours_arrive(tmp_path: Path) -> None:
+def test_bad_files_are_named_and_their_neighbors_arrive(tmp_path: Path) -> None:
     jsonl(tmp_path / "good.jsonl", {"text": "good"})
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "folder").mkdir()
@@ -364,11 +364,11 @@ def test_everything_before_the_break_of_a_truncated_file_arrives(
     content = noisy_jsonl(3000)
     whole = compress(content)
     (tmp_path / f"a.jsonl.{suffix}").write_bytes(whole[: len(whole) // 2])
-    jsonl(tmp_path / "b.jsonl", {"text": "neighbour"})
+    jsonl(tmp_path / "b.jsonl", {"text": "neighbor"})
     rows, rejects = read(tmp_path / "*")
     expected = [json.loads(line)["text"] for line in content.splitlines()]
     found = [row["text"] for row in rows]
-    assert found == [*expected[: len(found) - 1], "neighbour"]
+    assert found == [*expected[: len(found) - 1], "neighbor"]
     # bzip2 decodes whole blocks of 900 KB only
     assert abs(len(found) - 1500) < (1500 if suffix == "bz2" else 300)
     assert rejects == [(f"a.jsonl.{suffix}", None, "broken_compression")]

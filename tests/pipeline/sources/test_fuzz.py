@@ -61,11 +61,11 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
 @pytest.mark.parametrize("name", FILES)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_damaged_file_is_set_aside_and_its_neighbour_read(
+def test_a_damaged_file_is_set_aside_and_its_neighbor_read(
     name: str, tmp_path: Path, data: st.DataObject
 ) -> None:
     (tmp_path / name).write_bytes(data.draw(damaged(FILES[name])))
-    (tmp_path / "z.jsonl").write_text('{"text": "neighbour"}\n')
+    (tmp_path / "z.jsonl").write_text('{"text": "neighbor"}\n')
     source = open_source("c", FilesConfig(paths=(str(tmp_path / "*"),)))
     rejects: list[Rejected] = []
     texts = [
@@ -74,5 +74,5 @@ def test_a_damaged_file_is_set_aside_and_its_neighbour_read(
         for batch in source.read(unit, rejects)
         for text in batch.column("text").to_pylist()
     ]
-    assert texts[-1] == "neighbour"
+    assert texts[-1] == "neighbor"
     assert all(text.strip() for text in texts)

@@ -57,7 +57,7 @@ def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket
     ] == ["one"]
 
 
-def test_a_file_written_again_is_another_version_and_its_neighbour_is_not(bucket: Any) -> None:
+def test_a_file_written_again_is_another_version_and_its_neighbor_is_not(bucket: Any) -> None:
     for name in ("a", "b"):
         bucket.pipe(f"/corpus/{name}.txt", b"text")
     before = {unit.name: unit.fingerprint for unit in source("memory://corpus/*.txt").units()}

@@ -28,13 +28,13 @@ def entries() -> bytes:
 
 
 def a_model(
-    loss: int = SOFTMAX, model: int = 3, version: int = 12, quantised: bool = False, word_ngrams: int = 2
+    loss: int = SOFTMAX, model: int = 3, version: int = 12, quantized: bool = False, word_ngrams: int = 2
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
     """The bytes of a model of random numbers, its input matrix and its output matrix."""
     drawn = np.random.default_rng(0)
     rows = len(WORDS) + BUCKET
     output = drawn.normal(size=(len(LABELS), DIM)).astype("<f4")
-    if quantised:
+    if quantized:
         codes = drawn.integers(256, size=(rows, 2), dtype=np.uint8)
         norms, norm_codes = (
             drawn.uniform(1, 2, 256).astype("<f4"),
@@ -53,7 +53,7 @@ def a_model(
     vocabulary = struct.pack("<3i2q", len(WORDS) + len(LABELS), len(WORDS), len(LABELS), 99, -1)
     last = struct.pack("<?qq", False, len(LABELS), DIM) + output.tobytes()
     written = struct.pack("<2i12id", 793712314, version, *arguments) + vocabulary + entries()
-    return written + struct.pack("<?", quantised) + stored + last, matrix, output
+    return written + struct.pack("<?", quantized) + stored + last, matrix, output
 
 
 @pytest.fixture
@@ -118,13 +118,13 @@ KNOWN = [*WORDS, "__label__x", "__label__q", "\0", "\n", " ", "🙂"]
 TEXT = st.lists(st.sampled_from(KNOWN) | st.text(max_size=9))
 
 
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
 @pytest.mark.parametrize("loss", [1, 2, SOFTMAX, 4])
 @given(words=st.lists(TEXT.map(" ".join), max_size=4), word_ngrams=st.integers(1, 4))
 def test_scores_are_those_of_the_definition(
-    tmp_path_factory: pytest.TempPathFactory, loss: int, quantised: bool, words: list[str], word_ngrams: int
+    tmp_path_factory: pytest.TempPathFactory, loss: int, quantized: bool, words: list[str], word_ngrams: int
 ) -> None:
-    content, matrix, output = a_model(loss, quantised=quantised, word_ngrams=word_ngrams)
+    content, matrix, output = a_model(loss, quantized=quantized, word_ngrams=word_ngrams)
     path = tmp_path_factory.getbasetemp() / "drawn.bin"
     path.write_bytes(content)
     found = judged(path, *words)
@@ -142,12 +142,12 @@ def test_labels_texts_and_nulls_keep_their_order(write: Callable[[bytes], Path])
     assert judged(path).shape == (0, 3)
 
 
-@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("quantized", [False, True])
 @given(where=st.floats(0, 1), byte=st.integers(0, 255), cut=st.booleans())
 def test_damage_is_one_sentence_or_another_valid_model(
-    tmp_path_factory: pytest.TempPathFactory, quantised: bool, where: float, byte: int, cut: bool
+    tmp_path_factory: pytest.TempPathFactory, quantized: bool, where: float, byte: int, cut: bool
 ) -> None:
-    content = bytearray(a_model(loss=1, quantised=quantised)[0])
+    content = bytearray(a_model(loss=1, quantized=quantized)[0])
     # as often in the few bytes of sizes as in the many of numbers
     sizes = HEADER + 28 + len(entries()) + 40
     numbers = len(content) - sizes - 1

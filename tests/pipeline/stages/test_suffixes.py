@@ -86,7 +86,7 @@ def test_text_that_repeats_itself_is_sorted_right_and_soon(name: str, dtype: typ
     started = time.process_time()
     order = suffix_array(ids)
     assert time.process_time() - started < 30
-    # Sorted: of neighbours, the first token of the earlier is smaller or, if it is the same, what follows.
+    # Sorted: of neighbors, the first token of the earlier is smaller or, if it is the same, what follows.
     places = np.empty(SIZE + 1, np.int64)
     places[order], places[SIZE] = np.arange(SIZE), -1
     assert places.min() == -1 and np.array_equal(np.sort(order), np.arange(SIZE))

@@ -146,7 +146,7 @@ def test_json_is_read_in_whatever_layout_and_settings_are_no_text(tmp_path: Path
     (tmp_path / "records" / "all.json").write_text(json.dumps(rows[:20], indent=indent))
     for number, row in enumerate(rows[20:]):
         (tmp_path / "records" / f"{number}.json").write_text(json.dumps(row, indent=indent))
-    package = {"name": "records", "description": "A package.", "scripts": {"test": "run"}, "licence": "MIT"}
+    package = {"name": "records", "description": "A package.", "scripts": {"test": "run"}, "license": "MIT"}
     (tmp_path / "package.json").write_text(json.dumps(package, indent=indent))
     recipe, found = recipe_of(tmp_path, Wishes(3600.0))
     assert found.unread.keys() == {"package.json"}
@@ -373,9 +373,9 @@ OTHER_FORMATS = {
     "a.ttml": (b'<?xml version="1.0"?><tt>', "convert it to .srt"),
     "a.lz": (b"LZIP\1\x0c\0", "compress it with gzip or zstd"),
     "a.pst": (b"!BDN" + bytes(500), "as .mbox or .eml"),
-    "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learnt"),
+    "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learned"),
     "enwiki-pages-articles1.xml-p1p41242.bz2": (bz2.compress(b"<mediawiki>\n<page>"), "wikiextractor --json"),
-    "dump.gz": (gzip.compress(b'<?xml version="1.0"?><posts>'), "XML, whose tags would be learnt"),
+    "dump.gz": (gzip.compress(b'<?xml version="1.0"?><posts>'), "XML, whose tags would be learned"),
     # What Thunderbird and Maildir keep.
     "INBOX": (b"From - Mon Jan  1 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\n", "name it .mbox"),
     "cur/1700000000.M0P1.host:2,S": (RECEIVED + b"From: a@example.org\r\n\r\nText\r\n", "name it .eml"),
@@ -460,9 +460,9 @@ def test_the_length_of_a_text_does_not_depend_on_how_it_is_encoded(
 
 def _of_gutenberg(number: int) -> str:
     marks = [f"*** {one} OF THE PROJECT GUTENBERG EBOOK {number} ***\n" for one in ("START", "END")]
-    licence = "1.A. By reading any part of this Project Gutenberg work, you agree to\n\n" * 250
+    license = "1.A. By reading any part of this Project Gutenberg work, you agree to\n\n" * 250
     book = "\n\n".join(f"{number} {text}" for text in ENGLISH[:12])
-    return f"The Project Gutenberg eBook\n\n{marks[0]}\n{book}\n{marks[1]}\n{licence}"
+    return f"The Project Gutenberg eBook\n\n{marks[0]}\n{book}\n{marks[1]}\n{license}"
 
 
 def _of_jekyll(number: int) -> str:

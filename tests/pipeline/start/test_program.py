@@ -46,7 +46,7 @@ def test_a_folder_without_a_deadline_is_told_how_to_name_one(tmp_path: Path) -> 
     assert f"as in `groundwork '{tmp_path}/my texts' --hours 2`" in done.stderr.splitlines()[-1]
 
 
-def test_a_misspelt_command_is_not_taken_for_a_folder() -> None:
+def test_a_misspelled_command_is_not_taken_for_a_folder() -> None:
     done = groundwork("summry")
     assert done.returncode == 2
     assert "'summry' is neither a folder nor a command: did you mean 'summary'?" in done.stderr

@@ -85,7 +85,7 @@ def test_a_second_damaged_version_is_moved_beside_the_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["no manifest", "half a manifest", "a changed count"])
-def test_a_neighbour_with_a_bad_manifest_stops_nothing(tmp_path: Path, damage: str) -> None:
+def test_a_neighbor_with_a_bad_manifest_stops_nothing(tmp_path: Path, damage: str) -> None:
     older = publish(Store(tmp_path), work(source="1"), a="one")
     newest = publish(Store(tmp_path), work(source="2"), a="two")
     DAMAGES[damage](newest)

@@ -11,7 +11,7 @@ from trainer.model.dropout import Dropout, keys_at, sample_keys
 SHARE = 0.1
 
 
-def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neighbour() -> None:
+def test_its_share_of_elements_is_dropped_independently_of_place_sample_and_neighbor() -> None:
     keys, x = sample_keys(3, first_sample=0, samples=64), torch.ones(64, 128, 64)
     kept = torch.stack([Dropout(SHARE)(x, keys_at(place, keys)) for place in range(6)])
     assert torch.equal(kept.unique(), torch.tensor([0.0, 1 / (1 - SHARE)]))

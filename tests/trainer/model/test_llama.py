@@ -38,7 +38,7 @@ def test_the_parameters_with_attention_sinks_are_those_of_the_model() -> None:
     config = ModelConfig(**SHAPE, attention_sinks=True)
     model = Llama(config, 320, 64, "math")
     assert config.parameters(320) == sum(parameter.numel() for parameter in model.parameters())
-    model.initialise(INIT, seed=0)
+    model.initialize(INIT, seed=0)
     sinks = [one for name, one in model.named_parameters() if "sinks" in name]
     assert len(sinks) == 2
     assert not any(one.any() for one in sinks)
@@ -55,7 +55,7 @@ def test_a_size_is_named_alone_or_with_what_differs() -> None:
 @pytest.mark.parametrize("more", [{}, {"head_dim": 16, "tie_embeddings": True}])
 def test_the_flops_of_a_token_are_those_that_torch_counts(more: dict[str, Any]) -> None:
     model = Llama(ModelConfig(**SHAPE, **more), 320, 64, "math")
-    model.initialise(INIT, seed=0)
+    model.initialize(INIT, seed=0)
     with FlopCounterMode(display=False) as counter:
         model.logits(model(torch.zeros(3, 64, dtype=torch.int64))).sum().backward()
     assert counter.get_total_flops() == 3 * 64 * model.config.flops_per_token(320, 64)
@@ -76,12 +76,12 @@ def test_flops_are_counted_as_torchtitan_does_and_causal_ones_as_megatron_does()
 def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None:
     config = ModelConfig(**SHAPE, tie_embeddings=tied, rope_scaling={"rope_type": "linear", "factor": 2.0})
     direct = Llama(config, 300, 64, "math")
-    direct.initialise(INIT, seed=3)
+    direct.initialize(INIT, seed=3)
     with torch.device("meta"):
         late = Llama(config, 300, 64, "math")
     assert all(tensor.is_meta for tensor in (*late.parameters(), *late.buffers()))
-    late.materialise(torch.device("cpu"))
-    late.initialise(INIT, seed=3)
+    late.materialize(torch.device("cpu"))
+    late.initialize(INIT, seed=3)
     assert (late.lm_head.weight is late.model.embed_tokens.weight) == tied
     for ours, theirs in zip(
         (*late.parameters(), *late.buffers()), (*direct.parameters(), *direct.buffers()), strict=True
@@ -91,7 +91,7 @@ def test_a_model_built_without_memory_becomes_the_same_model(tied: bool) -> None
 
 def test_first_weights_are_a_function_of_seed_and_name() -> None:
     model = Llama(ModelConfig(**SHAPE), 300, 64, "math")
-    model.initialise(InitConfig(), seed=7)
+    model.initialize(InitConfig(), seed=7)
     generator = torch.Generator().manual_seed(
         int.from_bytes(blake2b(b"7/lm_head.weight", digest_size=8).digest(), "little") >> 1
     )
@@ -104,7 +104,7 @@ def gradients(
 ) -> dict[str, torch.Tensor]:
     """Gradients on masked documents."""
     model = Llama(ModelConfig(**SHAPE, attention_sinks=sinks), 300, 64, backend, kind)
-    model.initialise(INIT, seed=1)
+    model.initialize(INIT, seed=1)
     if compiled:
         for block in model.model.layers:
             block.compile(fullgraph=True, dynamic=False)
@@ -186,7 +186,7 @@ def test_blocks_with_joined_products_train_as_before_under_the_same_names(qk_nor
     found = []
     for joins in (False, True):
         model = Llama(ModelConfig.model_validate(SHAPE | {"qk_norm": qk_norm}), 300, 64, "math")
-        model.initialise(INIT, seed=0)
+        model.initialize(INIT, seed=0)
         model.double()
         if joins:
             join_products(model.model.layers)

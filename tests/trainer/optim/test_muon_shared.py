@@ -69,7 +69,7 @@ def step(sharded: bool, copies: int = 1) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("sharded", "copies"), [(False, 8), (True, 1), (True, 2)])
-def test_each_process_orthogonalises_an_equal_share(sharded: bool, copies: int) -> None:
+def test_each_process_orthogonalizes_an_equal_share(sharded: bool, copies: int) -> None:
     whole, nothing = step(sharded=False)
     assert nothing == 0
     shares, received = [], []

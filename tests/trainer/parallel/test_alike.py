@@ -73,8 +73,8 @@ def _without_tokens(settings: dict[str, Any], place: Path) -> None:
 
 
 def test_each_machine_says_that_its_configuration_is_missing(tmp_path: Path) -> None:
-    for neighbour, lines in (("0", 1), ("1", 0)):
-        ranks = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": neighbour}
+    for neighbor, lines in (("0", 1), ("1", 0)):
+        ranks = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": neighbor}
         environment = {**os.environ, **launch.environment(1), **ranks}
         command = [sys.executable, "-m", "trainer", str(tmp_path / "missing.yaml")]
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -93,7 +93,7 @@ def test_compiled_blocks_of_a_split_model_compute_the_same(
 @pytest.mark.parametrize(
     "way", ["copies", "fsdp-4", "copies of fsdp-2", "fsdp-2 x tp-2", "pp-2", "pp-2 x fsdp-2"]
 )
-def test_muon_orthogonalises_what_it_does_in_one_process(
+def test_muon_orthogonalizes_what_it_does_in_one_process(
     settings: dict[str, Any], tmp_path: Path, way: str
 ) -> None:
     settings["training"] |= {"micro_batch_size": 2, "optimizer": {"kind": "muon", "eps": 1e-4}}

@@ -44,7 +44,7 @@ def test_a_process_without_a_gpu_of_its_own_says_so(monkeypatch: pytest.MonkeyPa
         ),
         (
             {"parallel": {"tp": 2}, "optimizer": {"kind": "adamw_8bit"}},
-            r"optimizer\.kind adamw_8bit .*quantised in blocks.*choose adamw",
+            r"optimizer\.kind adamw_8bit .*quantized in blocks.*choose adamw",
         ),
         (
             {"parallel": {"pp": 2}, "optimizer": {"kind": "python", "python": "torch.optim:NAdam"}},

@@ -64,7 +64,7 @@ def _rows(lengths: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
     counts = np.zeros(pieces + 1, np.int64)
     rows = 0
     # Rows with r free tokens form a stack: its top is top[r], the row below a row is in `below`. `blocks`
-    # counts the rows of BLOCK neighbouring stacks, so that the search leaves out empty ones.
+    # counts the rows of BLOCK neighboring stacks, so that the search leaves out empty ones.
     top = np.full(capacity + 1, -1, np.int32)
     below = np.empty(pieces, np.int32)
     blocks = np.zeros(capacity // BLOCK + 1, np.int64)

@@ -78,7 +78,7 @@ def send_start(reporter: Reporter, session: Session, resumed: Path | None) -> No
 
 
 def send_checkpoint(reporter: Reporter, checkpoint: Path, session: Session) -> None:
-    """Reports a committed checkpoint. A repeated message is recognised by `data_version`."""
+    """Reports a committed checkpoint. A repeated message is recognized by `data_version`."""
     facts = reported(checkpoint, state.read_state(checkpoint), publish.manifest(checkpoint))
     parameters = session.training.model.parameters(session.config.data.vocab_size)
     reporter.send("checkpoint", **facts, parameters=parameters)

@@ -53,8 +53,8 @@ def _seconds(
         model = Llama(
             shape, vocab_size, training.seq_len, backend, kept, dropout=dropout, precision=precision
         )
-    model.materialise(device)
-    model.initialise(training.init, training.seed)
+    model.materialize(device)
+    model.initialize(training.init, training.seed)
     optimizers = build(model, training.optimizer)
     if compiles(training, device):
         compile_blocks(model, training, device)

@@ -1,4 +1,4 @@
-"""Other people's bad input: each case is set aside with its reason, good neighbours arrive, counts fit."""
+"""Other people's bad input: each case is set aside with its reason, good neighbors arrive, counts fit."""
 
 import json
 import tarfile
@@ -49,7 +49,7 @@ def test_naughty_strings_arrive_as_they_are(tmp_path: Path) -> None:
     assert len(read(BAD_INPUTS / "blns" / "blns.txt")[0]) == 1
 
 
-def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbours_between(tmp_path: Path) -> None:
+def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbors_between(tmp_path: Path) -> None:
     with tarfile.open(BAD_INPUTS / "json_test_suite.tar.xz") as archive:
         cases = {
             Path(member.name).name: archive.extractfile(member)
@@ -64,15 +64,15 @@ def test_the_json_test_suite_is_judged_as_it_says_with_good_neighbours_between(t
     for name, content in one_line.items():
         lines += [
             b'{"id": "%s", "text": "case", "value": %s}' % (name.encode(), content.strip(b"\n")),
-            b'{"text": "neighbour"}',
+            b'{"text": "neighbor"}',
         ]
     (tmp_path / "suite.jsonl").write_bytes(b"\n".join(lines))
     rows, rejects = read(tmp_path / "suite.jsonl")
     names = list(one_line)
-    assert all(row and row % 2 for row, _ in rejects)  # no neighbour
+    assert all(row and row % 2 for row, _ in rejects)  # no neighbor
     rejected = {names[(row or 0) // 2] for row, _ in rejects}
     assert Counter(row["text"] for row in rows) == {
-        "neighbour": len(names),
+        "neighbor": len(names),
         "case": len(names) - len(rejected),
     }
     assert {name for name in rejected if name.startswith("y_")} == set()

@@ -554,7 +554,7 @@ BAD_PREFERENCES: list[tuple[dict[str, Any], str, str]] = [
     ("format", "row", "reason", "why"),
     [("chat", *case) for case in BAD_CHATS] + [("preferences", *case) for case in BAD_PREFERENCES],
 )
-def test_a_row_that_cannot_be_learned_from_is_set_aside_and_its_neighbours_arrive(
+def test_a_row_that_cannot_be_learned_from_is_set_aside_and_its_neighbors_arrive(
     tmp_path: Path, format: str, row: dict[str, Any], reason: str, why: str
 ) -> None:
     good = CHAT["messages"] if format == "chat" else PREFERENCES["texts"]

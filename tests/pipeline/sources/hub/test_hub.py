@@ -147,7 +147,7 @@ def test_a_new_commit_changes_fingerprints_and_keeps_ids_while_a_pinned_revision
     assert read(config={"split": "test", "revision": hub.commits[0]}) == before
 
 
-def test_a_broken_data_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
+def test_a_broken_data_file_is_named_and_its_neighbors_arrive(read: Any, hub: Hub) -> None:
     files = hub.files[hub.commits[0]]
     files["data/train-00000.parquet"] = files["data/train-00000.parquet"][:-20]
     result = read()
@@ -202,10 +202,10 @@ def test_a_broken_row_group_costs_its_own_rows_alone(read: Any, hub: Hub) -> Non
 
 def test_xml_is_told_before_anything_is_read(read: Any, hub: Hub) -> None:
     hub.files = {hub.commits[0]: {"a.xml": b"<a>text</a>"}}
-    assert "has no text to read: it is XML, whose tags would be learnt" in read()["error"]
+    assert "has no text to read: it is XML, whose tags would be learned" in read()["error"]
 
 
-def test_a_damaged_compressed_file_is_named_and_its_neighbours_arrive(read: Any, hub: Hub) -> None:
+def test_a_damaged_compressed_file_is_named_and_its_neighbors_arrive(read: Any, hub: Hub) -> None:
     whole = gzip.compress(random.Random(1).randbytes(3000).hex().join(['{"text": "', '"}\n']).encode())
     damaged = {
         "cut": whole[:-1000],

@@ -188,7 +188,7 @@ def test_texts_of_a_wet_file_arrive_as_they_are_under_their_records_ids(tmp_path
     assert rejects == [(3, "invalid_utf8")]
 
 
-def test_what_is_no_page_is_counted_and_its_neighbours_arrive(tmp_path: Path) -> None:
+def test_what_is_no_page_is_counted_and_its_neighbors_arrive(tmp_path: Path) -> None:
     good = page("http://good/", html(STORY).encode())
     unzipped = gzip.compress(html(STORY).encode())
     (tmp_path / "a.warc.gz").write_bytes(

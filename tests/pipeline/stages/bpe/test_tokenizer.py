@@ -247,10 +247,10 @@ def test_the_fast_encoder_gives_the_ids_of_tokenizers_on_all_sample_corpora(
 def test_a_tokenizer_that_the_fast_encoder_would_get_wrong_silently_is_left_to_tokenizers() -> None:
     digits = json.loads(FILES["tokenizer.json"])
     digits["pre_tokenizer"]["pretokenizers"].insert(0, {"type": "Digits", "individual_digits": True})
-    normalised = json.loads(FILES["tokenizer.json"]) | {"normalizer": {"type": "NFC"}}
+    normalized = json.loads(FILES["tokenizer.json"]) | {"normalizer": {"type": "NFC"}}
     added = json.loads(FILES["tokenizer.json"])
     added["added_tokens"][0]["special"] = False
-    for settings_, reason in ((digits, "pre-tokenizer"), (normalised, "NFC"), (added, "not special")):
+    for settings_, reason in ((digits, "pre-tokenizer"), (normalized, "NFC"), (added, "not special")):
         assert reason in str(bpe.unsupported(json.dumps(settings_)))
     assert bpe.unsupported(FILES["tokenizer.json"]) is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, shingle_sets, signature_schema, signatures
 from pipeline.stages.dedup.hashing import murmur128
-from pipeline.stages.dedup.normalise import MARK, NFC_UNSURE, SPACE, WORD, characters
+from pipeline.stages.dedup.normalize import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.dedup.params import MAX_CHARS
 from pipeline.stages.text import CODE_POINTS
 from tests.rows import documents
@@ -82,7 +82,7 @@ def test_the_minhash_equals_datasketchs_affine32_of_the_same_shingle_hashes():
         assert ours == reference.hashvalues.tolist()
 
 
-def test_the_exact_hash_is_murmurhash3_of_the_normalised_text():
+def test_the_exact_hash_is_murmurhash3_of_the_normalized_text():
     assert exact_of(" Hello\n")[0].hex() == "029bbd41b3a7d8cb191dae486a901e5b"
     fox = b"The quick brown fox jumps over the lazy dog"
     blocks = np.frombuffer(fox.ljust(64, b"\0"), np.uint64).copy()
@@ -105,12 +105,12 @@ def test_shingles_of_any_text_are_equal_exactly_where_its_word_ngrams_are(texts,
 
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.text(alphabet=ODD_CHARACTERS, max_size=20), min_size=2, max_size=12))
-def test_exact_hashes_are_equal_exactly_where_the_normalised_texts_are(texts):
-    normalised = [normal(text) for text in texts]
+def test_exact_hashes_are_equal_exactly_where_the_normalized_texts_are(texts):
+    normalized = [normal(text) for text in texts]
     hashes = exact_of(*texts)
     for i in range(len(texts)):
         for j in range(i):
-            assert (hashes[i] == hashes[j]) == (normalised[i] == normalised[j])
+            assert (hashes[i] == hashes[j]) == (normalized[i] == normalized[j])
 
 
 @pytest.mark.parametrize("unseen", ["\u00ad", "\u200b", "\u200d", "\ufeff", "\u2060", "\u202a", "\u200f"])
@@ -127,9 +127,9 @@ def test_copies_that_differ_in_characters_that_nobody_sees_are_equal(unseen):
     st.lists(st.tuples(st.sampled_from(["é", "two", "3", "字"]), st.sampled_from(["", *"_*", "__", "**"])))
 )
 def test_emphasis_as_markdown_writes_it_changes_no_word(words):
-    emphasised, plain = (" ".join(texts) for texts in ((m + w + m for w, m in words), (w for w, _ in words)))
+    emphasized, plain = (" ".join(texts) for texts in ((m + w + m for w, m in words), (w for w, _ in words)))
     if len(words) >= 2:
-        marked, bare = rows_of(shingle_sets(documents(emphasised, plain), DedupParams(ngram=2)))
+        marked, bare = rows_of(shingle_sets(documents(emphasized, plain), DedupParams(ngram=2)))
         assert marked == bare
 
 

@@ -133,7 +133,7 @@ def test_a_line_of_several_documents_goes_from_its_unit_and_site_only() -> None:
     assert set(cuts.column("rule").to_pylist()) == {"repeated_line"}
 
 
-LICENCE = "Section 1. General Terms of Use\n\n" * 150
+LICENSE = "Section 1. General Terms of Use\n\n" * 150
 BOOK = "Produced by Jane\n\nCHAPTER I\n\nIt was late.\n\nTHE END\n\n\n"
 HEAD = "The Project Gutenberg eBook of Tea\n\nTitle: Tea\n\n"
 
@@ -154,7 +154,7 @@ HEAD = "The Project Gutenberg eBook of Tea\n\nTitle: Tea\n\n"
     ],
 )
 def test_of_a_book_of_project_gutenberg_the_book_is_left(newline: str, start: str, end: str) -> None:
-    of_gutenberg = (HEAD + start, end + LICENCE)
+    of_gutenberg = (HEAD + start, end + LICENSE)
     one = BOOK.join(of_gutenberg)
     for text, left in {
         one: BOOK,
@@ -166,7 +166,7 @@ def test_of_a_book_of_project_gutenberg_the_book_is_left(newline: str, start: st
         assert edited(text.replace("\n", newline), "gutenberg") == left.replace("\n", newline)
 
 
-def test_marks_that_are_further_from_an_end_than_any_licence_cut_no_text() -> None:
+def test_marks_that_are_further_from_an_end_than_any_license_cut_no_text() -> None:
     start, end = (f"*** {one} OF THE PROJECT GUTENBERG EBOOK TEA ***\n" for one in ("START", "END"))
     long = "A line of a novel.\n" * 3000
     assert edited(f"{long}{start}{BOOK}", "gutenberg") == f"{long}{start}{BOOK}"

@@ -1,4 +1,4 @@
-"""Labelled personal data: each form of a kind in each surrounding, as one text with the place of the value.
+"""Labeled personal data: each form of a kind in each surrounding, as one text with the place of the value.
 
 `usual` forms are what people and programs write; `odd` ones are what copying, encoding and wrapping make of
 them. Seeded: the same values on every run.

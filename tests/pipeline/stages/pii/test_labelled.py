@@ -1,4 +1,4 @@
-"""Recall and precision on labelled sentences (seen while the rules were written, so a floor and no estimate),
+"""Recall and precision on labeled sentences (seen while the rules were written, so a floor and no estimate),
 and real text left alone.
 """
 

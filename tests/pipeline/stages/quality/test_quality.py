@@ -181,7 +181,7 @@ def test_a_null_or_empty_text_is_a_document_without_words():
     assert judge(measured, PROFILES["fineweb"])["rule"].to_pylist() == ["min_words"] * 3
 
 
-def test_signals_do_not_depend_on_a_documents_neighbours_or_on_its_column_type():
+def test_signals_do_not_depend_on_a_documents_neighbors_or_on_its_column_type():
     texts = [PROSE, "", AGAIN * 3, "é" * 40, "one\none\n\ntwo", PROSE.upper()]
     whole = measure(documents(*texts))
     assert measure(documents("before", *texts, "after").slice(1, 6)).drop_columns("id") == whole.drop_columns(

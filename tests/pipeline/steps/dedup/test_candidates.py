@@ -67,8 +67,8 @@ def expected(found: Sequence[Part]) -> dict[int, int]:
     for run in range(3):
         first: dict[int, int] = {}
         for row, keys in enumerate(documents):
-            centre = first.setdefault(keys[run], row)
-            dedup.unite(parents, np.array([centre]), np.array([row]))
+            center = first.setdefault(keys[run], row)
+            dedup.unite(parents, np.array([center]), np.array([row]))
     roots = dedup.labels(parents)
     return {row: int(roots[row]) for row in dedup.linked(roots).tolist()}
 

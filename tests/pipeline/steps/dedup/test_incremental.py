@@ -39,7 +39,7 @@ def words(seed: int, count: int) -> list[str]:
 
 
 def text(family: int, edit: int) -> str:
-    """One of a family of texts; by the size of their edits some are duplicates, some only neighbours."""
+    """One of a family of texts; by the size of their edits some are duplicates, some only neighbors."""
     source = words(family, 60)
     start, count = 7 * edit % 50, edit % 9
     return " ".join([*source[:start], *words(1000 + edit, count), *source[start + count :]])

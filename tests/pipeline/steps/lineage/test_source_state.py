@@ -47,7 +47,7 @@ def change(path: Path) -> None:
     path.write_text(path.read_text() + json.dumps({"text": "One more document."}) + "\n")
 
 
-def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbour_is_not(
+def test_a_corpus_whose_source_changed_is_outdated_and_its_neighbor_is_not(
     store: Store, recipe: Recipe, tmp_path: Path
 ) -> None:
     assert states(store, recipe) == [State.UP_TO_DATE, State.UP_TO_DATE]

@@ -1,4 +1,4 @@
-"""What the hub finds a model by: licence, languages, data sets, the model that it began from, scores."""
+"""What the hub finds a model by: license, languages, data sets, the model that it began from, scores."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCardData
 
-from pipeline.sources.hub.catalogue import ready_made
+from pipeline.sources.hub.catalog import ready_made
 from pipeline.steps.model import front_matter
 from pipeline.steps.model.harness import Results
 from tests.pipeline.steps.model import lm_eval
@@ -35,7 +35,7 @@ def read(one: dict[str, Any], evaluation: dict[str, Any] = EVALUATION) -> dict[s
     return yaml.safe_load(front_matter.of_model(one, evaluation, "mine", "transformers"))
 
 
-def test_licences_and_data_sets_are_those_of_all_corpora_that_were_trained_on() -> None:
+def test_licenses_and_data_sets_are_those_of_all_corpora_that_were_trained_on() -> None:
     own = {"source": OWN, "license": "cc-by-4.0"}
     unread = {"source": OWN, "train": False}
     card = read(lineage({"source": WIKI}, {"source": STORIES}, own, unread))

@@ -36,7 +36,7 @@ def words() -> Tokenizer:
     return made
 
 
-def normalising(normalizer: normalizers.Normalizer) -> Tokenizer:
+def normalizing(normalizer: normalizers.Normalizer) -> Tokenizer:
     made = Tokenizer(models.BPE())
     made.normalizer, made.decoder = normalizer, decoders.ByteLevel()
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -49,10 +49,10 @@ def normalising(normalizer: normalizers.Normalizer) -> Tokenizer:
 
 LOSING = {
     "unknown words": words(),
-    "case": normalising(normalizers.Lowercase()),
-    "accents": normalising(normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])),
-    "Unicode normalisation": normalising(normalizers.NFKC()),
-    "white space": normalising(normalizers.Replace("  ", " ")),
+    "case": normalizing(normalizers.Lowercase()),
+    "accents": normalizing(normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])),
+    "Unicode normalisation": normalizing(normalizers.NFKC()),
+    "white space": normalizing(normalizers.Replace("  ", " ")),
 }
 TEXT = "Äpfel  costs ﬁve Pounds"
 

@@ -97,10 +97,10 @@ def test_the_command_shows_what_each_corpus_of_a_recipe_contributes(
     assert (rows["first"][3], rows["second"][3]) == ("75.0%", "25.0%")
 
 
-def test_ready_made_corpora_are_listed_with_size_and_licence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ready_made_corpora_are_listed_with_size_and_license(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["corpora"]) == 0
     said = capsys.readouterr().out
-    assert said.split()[:4] == ["name", "documents", "text", "licence"]
+    assert said.split()[:4] == ["name", "documents", "text", "license"]
     assert "tinystories" in said and "CDLA-Sharing 1.0" in said and "2,119,719" in said
 
 

@@ -78,7 +78,7 @@ def saved_bytes(model: Llama, windows: torch.Tensor) -> int:
 def test_activations_are_what_autograd_keeps_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_backward, "applies_to", lambda *tensors: False)  # as on a GPU
     model = Llama(MODEL, VOCAB, 128, "sdpa")
-    model.initialise(InitConfig(), seed=0)
+    model.initialize(InitConfig(), seed=0)
     kept = saved_bytes(model, torch.randint(0, VOCAB, (5, 129)))
     assert on_gpu(micro_batch_size=5).activations == pytest.approx(kept, rel=0.01)
 
@@ -86,7 +86,7 @@ def test_activations_are_what_autograd_keeps_of_the_model(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("kind", ["adamw", "muon", "adafactor", "lion", "sophia"])
 def test_weights_and_optimizer_state_are_those_of_the_trainer(kind: str) -> None:
     model = Llama(MODEL, VOCAB, 128, "sdpa")
-    model.initialise(InitConfig(), seed=0)
+    model.initialize(InitConfig(), seed=0)
     optimizers = build(model, OptimizerConfig.model_validate({"kind": kind}))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -129,7 +129,7 @@ def test_dp_shard_splits_weights_gradients_and_optimizer_state_among_the_gpus(ki
 
 @pytest.fixture
 def one_of_eight() -> Iterator[DeviceMesh]:
-    """A process without its seven neighbours: what it receives has no content, but takes as much memory."""
+    """A process without its seven neighbors: what it receives has no content, but takes as much memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
     yield init_device_mesh("cpu", (1, 8, 1), mesh_dim_names=DIMENSIONS)
     dist.destroy_process_group()
@@ -139,7 +139,7 @@ def one_of_eight() -> Iterator[DeviceMesh]:
 def test_embedding_and_head_are_counted_as_fsdp_gathers_them(one_of_eight: DeviceMesh, tied: bool) -> None:
     shape = MODEL.model_copy(update={"tie_embeddings": tied})
     model = Llama(shape, VOCAB, 128, "sdpa")
-    model.initialise(InitConfig(), seed=0)
+    model.initialize(InitConfig(), seed=0)
     split(model, one_of_eight, ParallelConfig(dp_shard=8), "bf16")
     loss = loss_sum(model, Batch.of(torch.randint(0, VOCAB, (1, 129)), None), "bf16")
     whole = {name: parameter for name, parameter in model.named_parameters() if ".layers." not in name}

@@ -18,15 +18,15 @@ TABLE = Path(__file__).with_name("ready_made.yaml")
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A data set of the Hub with its settings. `documents`, `bytes` of text and `licence` are those of its
-    card; `license` names the licences as the Hub does.
+    """A data set of the Hub with its settings. `documents`, `bytes` of text and `card_license` are those of
+    its card; `license` names the licenses as the Hub does.
     """
 
     name: str
     source: HubConfig
     documents: int
     bytes: int
-    licence: str
+    card_license: str
     license: list[str]
     about: str
 
@@ -40,8 +40,8 @@ def ready_made() -> tuple[ReadyMade, ...]:
     )
 
 
-def licences(corpus: Mapping[str, Any]) -> list[str]:
-    """The licences of a corpus, given as a recipe dumps it, in the Hub's names: its own setting, else those
+def licenses(corpus: Mapping[str, Any]) -> list[str]:
+    """The licenses of a corpus, given as a recipe dumps it, in the Hub's names: its own setting, else those
     of a ready-made corpus. Empty if they are not known.
     """
     if named := corpus.get("license"):

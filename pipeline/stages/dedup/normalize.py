@@ -99,7 +99,7 @@ def classes_with(alone: int) -> np.ndarray:
 
 
 def normal_form(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """`utf8_arrays` of the column in NFC. Normalises only rows with a character that may (de)compose."""
+    """`utf8_arrays` of the column in NFC. Normalizes only rows with a character that may (de)compose."""
     data, offsets = utf8_arrays(column)
     unsure = np.zeros(len(column), np.bool_)
     _mark_unsure_rows(data, offsets, characters().classes, unsure)
@@ -161,7 +161,7 @@ def end_of_character(data: np.ndarray, end: int, number: int) -> int:
 
 
 @borrowing
-def normalise(
+def normalize(
     data: np.ndarray, start: int, end: int, classes: np.ndarray, folds: np.ndarray, out: np.ndarray
 ) -> int:
     """Writes data[start:end], stripped and casefolded, to `out` with zeros after it; returns its bytes.

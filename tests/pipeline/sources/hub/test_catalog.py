@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.recipe.sections import Corpus
-from pipeline.sources.hub.catalogue import ready_made, short_form
+from pipeline.sources.hub.catalog import ready_made, short_form
 from pipeline.sources.source import SourceError
 
 
@@ -40,6 +40,8 @@ def test_a_name_that_is_none_is_refused_with_one_that_is(text: str, says: str) -
         short_form(text)
 
 
-def test_every_ready_made_corpus_says_its_size_and_licence() -> None:
+def test_every_ready_made_corpus_says_its_size_and_license() -> None:
     assert len(ready_made()) == 6
-    assert all(entry.documents and entry.bytes and entry.licence and entry.about for entry in ready_made())
+    assert all(
+        entry.documents and entry.bytes and entry.card_license and entry.about for entry in ready_made()
+    )
