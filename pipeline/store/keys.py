@@ -133,8 +133,6 @@ def _of_each_corpus(stage: str) -> Callable[[str], Key]:
 source = _of_each_corpus("source")
 raw = _of_each_corpus("raw")
 transformed = _of_each_corpus("transformed")
-unit_counts = _of_each_corpus("unit_counts")
-repeated_units = _of_each_corpus("repeated_units")
 edited = _of_each_corpus("edited")
 scrubbed = _of_each_corpus("scrubbed")
 signals = _of_each_corpus("signals")

@@ -35,7 +35,7 @@ UNDERSCORE = ord("_")
 OPENING_CURLY = ord("{")
 CLOSING_CURLY = ord("}")
 TILDE = ord("~")
-A, D, E, P, S, T, U, X, Z = (ord(letter) for letter in "adepstuxz")
+A, D, P, S, U, X, Z = (ord(letter) for letter in "adpsuxz")
 CASE = ord("a") - ord("A")  # the bit in which the two cases of a letter differ
 
 
