@@ -30,7 +30,6 @@ from trainer.system.wording import counted
 
 LABEL = 13  # characters of the labels on the left
 SHOWN = 12  # characters of a version
-TEXT_SHOWN = 200  # characters of what a row read
 Entries = Iterable[tuple[str, str]]  # labels, and texts
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)  # a path is never cut
 
@@ -296,4 +295,4 @@ def _rows(rows: Sequence[Row], by: str) -> Iterator[str]:
         for held in row.documents:
             place = f"tokens {held.begin:,} to {held.end - 1:,} of the corpus"
             yield f"  {held.document} ({tables.called(held.title, held.source)}), {place}"
-        yield f"  {tables.quoted(row.text, TEXT_SHOWN)}"
+        yield f"  {tables.quoted(row.text)}"

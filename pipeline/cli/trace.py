@@ -24,7 +24,7 @@ from pipeline.store.store import Store
 from trainer.system import terminal
 from trainer.system.wording import counted
 
-TEXT_SHOWN, STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 200, 5, 3, 3
+STEPS_SHOWN, DOCUMENTS, CHECKPOINTS = 5, 3, 3
 EXPLAINED = (
     f"Each passage is continued by greedy decoding after its first {recital.PROMPT} tokens. recited: the "
     f"passages of which all {recital.RECITED} following tokens agree; tokens: how many agree on average."
@@ -168,7 +168,7 @@ def _alike(
     for match in matches:
         of_text = f"has {match.holds:.0%} of the text, {match.held:.0%} of it is in the text"
         shares = f"Jaccard {match.jaccard:.2f}, {of_text}"
-        yield f"\n{shares}: {tables.quoted(match.beginning, TEXT_SHOWN)}"
+        yield f"\n{shares}: {tables.quoted(match.beginning)}"
         yield f"  document {match.document} of {match.corpus} ({match.source or match.url or '-'})"
         yield f"  {match.fate}{_steps(match.steps)}"
         if match.document in read:
@@ -202,7 +202,7 @@ def _spans(searcher: Searcher, traced: TracedText, least: int) -> Iterator[str]:
     yield f"{traced.covered:.1%} of it in {counted(len(traced.spans), 'spans')} {_whose(searcher)}"
     for span in traced.spans:
         found = f"{span.tokens:,} tokens, {counted(span.count, 'times')}"
-        yield f"\n{found}: {tables.quoted(span.text, TEXT_SHOWN)}"
+        yield f"\n{found}: {tables.quoted(span.text)}"
         for occurrence in span.occurrences:
             called = tables.called(occurrence.title, occurrence.source)
             place = f"{occurrence.document} of {occurrence.corpus} ({called}), token {occurrence.token:,}"
@@ -251,7 +251,7 @@ def _items(answer: Mapping[str, Any]) -> Iterator[str]:
             documents = ", ".join(
                 f"{occurrence.document} of {occurrence.corpus}" for occurrence in span.occurrences
             )
-            found = tables.quoted(span.text, TEXT_SHOWN)
+            found = tables.quoted(span.text)
             yield f"\n{number}: {span.tokens} tokens, {counted(span.count, 'times')}: {found}"
             yield f"  {documents}"
 

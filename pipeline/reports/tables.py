@@ -49,7 +49,7 @@ def titled(title: str | None) -> str:
     return quoted(" ".join(title.split()), TITLE) if title else ""
 
 
-def quoted(text: str, characters: int) -> str:
+def quoted(text: str, characters: int = 200) -> str:
     """The beginning of a text on one line, in quotes."""
     text = _message_lines(text)
     shown = f"{text[:characters]}..." if len(text) > characters else text

@@ -22,6 +22,7 @@ from pipeline.assets.operations import orphaned_runs
 from pipeline.assets.operations.edited_recipe import error_outside_steps, removed_since
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.post_training import SECTIONS
+from pipeline.sources.source_file import TRY_AGAIN
 from pipeline.steps.training.effort import HOUR, took
 from pipeline.store import keys, locks
 from trainer.system.durable import read_json, write_atomically
@@ -29,7 +30,6 @@ from trainer.system.durable import read_json, write_atomically
 WEBHOOK_VARIABLE = "GROUNDWORK_WEBHOOK"
 TIMEOUT_SECONDS = 10.0
 RETRY_AFTER_SECONDS = (60.0, 240.0, 600.0, 900.0, 1800.0, 3600.0)  # two hours in all
-TRY_LATER = (408, 425, 429)  # of the answers below 500; all others say that the address is wrong
 WAITING = "waiting_alerts"  # a folder of Dagster's home; what is in it outlasts the process that posts it
 NO_ADDRESS = (ValueError, InvalidURL, str)  # what `urlopen` says of a text that is none
 PROCESS = "Run execution process for "
@@ -213,7 +213,7 @@ def _post(address: str, message: dict[str, str], log: logging.Logger) -> bool:
             log.info(f"posted to the webhook, which answered {answer.status}")
     except urllib.error.HTTPError as error:
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} answered {error.code}")
-        return error.code >= 500 or error.code in TRY_LATER
+        return error.code >= 500 or error.code in TRY_AGAIN  # others: the address is wrong
     except (OSError, ValueError, HTTPException) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         log.warning(f"the webhook in {WEBHOOK_VARIABLE} cannot be reached: {_why_unreached(cause)}")

@@ -9,9 +9,8 @@ import pyarrow as pa
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import read_found, whole
 from pipeline.sources.source import Reason
-from pipeline.sources.web.pages import AllText, Extractor, PageExtractor
+from pipeline.sources.web.pages import MAX_PAGE_BYTES, AllText, Extractor, PageExtractor
 
-MAX_PAGE_BYTES = 16 << 20
 PAGE_SECONDS = 10.0
 _UTF8 = "utf-8"
 

@@ -19,6 +19,8 @@ WORKER = Path(__file__).with_name("page_worker.py")
 ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 
+MAX_PAGE_BYTES = 16 << 20
+
 Extractor = Literal["resiliparse", "trafilatura"]
 AllText = Literal["all"]  # of a page without menus, as of a book
 

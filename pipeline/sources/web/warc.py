@@ -16,7 +16,7 @@ from pipeline.sources.listing import Paths, listed
 from pipeline.sources.source import MaxDocuments, Reason, Rejects, SourceError, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
 from pipeline.sources.web.content import ContentError, text_of, undone
-from pipeline.sources.web.pages import Extractor, PageExtractor, installed
+from pipeline.sources.web.pages import MAX_PAGE_BYTES, Extractor, PageExtractor, installed
 from pipeline.store.fingerprint import file_sha256
 
 if TYPE_CHECKING:  # the extra `web`
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the extra `web`
 FORMATS = (".warc", ".wet")
 PAGES = ("text/html", "application/xhtml+xml")
 TEXT = "text/plain"
-MAX_PAGE_BYTES = 16 << 20
 MOST_UNDECODABLE = 0.05  # share of a page's characters that its charset does not have
 ABOUT_THE_CRAWL = ("warcinfo", "request", "metadata")  # records without content, which are skipped
 

@@ -24,6 +24,8 @@ _MEMBERS = {
 FLAGS: np.ndarray = np.stack([flag * byte.byte_set(members) for flag, members in _MEMBERS.items()]).sum(
     axis=0, dtype=np.uint8
 )
+IN_TOKEN, IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
+ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")  # stand between a name and its value
 
 
 @borrowing

@@ -19,7 +19,6 @@ _USERINFO_REACH = 256
 _JWT_PART = 8
 _PEM_BODY = 64
 
-_IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTER, _LINES, _MAC, _WIFI = (
     np.frombuffer(text, dtype=np.uint8).copy()
     for text in (
@@ -27,19 +26,18 @@ _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTER, _LI
         *(b"uthori", b"ation", b"us", b"Private-Lines", b"Private-MAC: ", b"WIFI:"),
     )
 )
-_IN_CREDENTIALS = _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~")
+_IN_CREDENTIALS = char.IN_TOKEN | char.IN_BASE64 | byte.byte_set(b".~")
 _FEWEST_OF_CREDENTIALS = 16
 _SCHEMES = keys("bearer basic token apikey ssws")
 _DISCORD = keys("M N O")
 _AUTH, _PASSWORD = keys("auth _auth"), keys("password pwd")
-_ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
 _QUOTES = byte.byte_set(b"\"'")
 _HEX_KEY = 32  # hexadecimal digits
 _TELEGRAM, _ASANA = 35, 16  # characters after the colon; digits before it
 _FEWEST_OF_PASSWORD = 6
 _WIFI_REACH = 160
 _TEMPLATES = byte.byte_set(b"$*{<%[")
-_IN_PEM = _IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
+_IN_PEM = char.IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
 
 
 @borrowing
@@ -131,7 +129,7 @@ def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     if not (equals(data, i - 6, hi, _BEFORE_Z) and equals(data, i + 1, hi, _AFTER_Z)):
         return 0, 0
     scheme = i + 6
-    while scheme < hi and scheme - i < 16 and _ASSIGNS[data[scheme]]:
+    while scheme < hi and scheme - i < 16 and char.ASSIGNS[data[scheme]]:
         scheme += 1
     start = scheme
     while start < hi and start - scheme < 8 and char.is_alnum(data[start]):
@@ -257,7 +255,7 @@ def _putty_key_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     while start < hi and start - colon < 8 and (data[start] <= byte.SPACE or char.is_digit(data[start])):
         start += 1
     end = start
-    while end < hi and (_IN_BASE64[data[end]] or data[end] == byte.NEWLINE or data[end] == byte.RETURN):
+    while end < hi and (char.IN_BASE64[data[end]] or data[end] == byte.NEWLINE or data[end] == byte.RETURN):
         end += 1
     # the lines end where "Private-MAC" begins, whose letters are base64, too
     mac = end - (len(_MAC) - len(b"-MAC: "))
@@ -316,11 +314,11 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
         while name > 0 and colon - name < 8 and is_letter(data[name - 1]):
             name -= 1
         start = colon + 1
-        while start < hi and start - colon < 4 and _ASSIGNS[data[start]]:
+        while start < hi and start - colon < 4 and char.ASSIGNS[data[start]]:
             start += 1
         if is_one_of(data, name, colon - 1, _AUTH) and start < hi and _QUOTES[data[start - 1]]:
             end = start
-            while end < hi and end - start < 512 and _IN_BASE64[data[end]]:
+            while end < hi and end - start < 512 and char.IN_BASE64[data[end]]:
                 end += 1
             closed = end < hi and _QUOTES[data[end]] and end - start >= _FEWEST_OF_CREDENTIALS
             return (start, end) if closed and is_random(data, start, end) else (0, 0)

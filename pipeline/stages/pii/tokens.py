@@ -11,22 +11,20 @@ from pipeline.stages.pii import byte, char
 # The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
 # have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
 _PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _PATH, _MIXED, _OWNED, _ASSIGNED, _NAMED = range(10)
-_IN_TOKEN, _IN_BASE64 = char.FLAGS & char.TOKEN != 0, char.FLAGS & char.BASE64 != 0
 _BODY = np.stack(
     [
         char.FLAGS & (char.DIGIT | char.LETTER) != 0,
-        _IN_TOKEN,
-        _IN_TOKEN | byte.byte_set(b"."),
-        _IN_BASE64,
+        char.IN_TOKEN,
+        char.IN_TOKEN | byte.byte_set(b"."),
+        char.IN_BASE64,
         (char.FLAGS & char.HEX != 0) | byte.byte_set(b"-_"),
-        _IN_TOKEN | byte.byte_set(b"/@"),
-        _IN_TOKEN | _IN_BASE64,
-        _IN_TOKEN,
-        _IN_BASE64,
-        _IN_TOKEN | _IN_BASE64 | byte.byte_set(b".~"),
+        char.IN_TOKEN | byte.byte_set(b"/@"),
+        char.IN_TOKEN | char.IN_BASE64,
+        char.IN_TOKEN,
+        char.IN_BASE64,
+        char.IN_TOKEN | char.IN_BASE64 | byte.byte_set(b".~"),
     ]
 )
-_ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")
 _OF_NAMES = byte.byte_set(b"=:")
 
 # prefixes, shortest and longest body (0: no limit), its characters
@@ -210,7 +208,7 @@ def _value_start(data: np.ndarray, body: int, hi: int) -> tuple[int, bool]:
     """(where the value begins, whether "=" or ":" stands before it) after a name that ends at `body`."""
     last = min(hi, body + 8)
     assigned = False
-    while body < last and _ASSIGNS[data[body]]:
+    while body < last and char.ASSIGNS[data[body]]:
         assigned = assigned or _OF_NAMES[data[body]]
         body += 1
     return body, assigned
@@ -319,7 +317,7 @@ def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
         least, most, parting = _WORD_LIMITS[rule]
         body = start + length
         end, limit, parts = body, min(hi, body + most + 1), 1
-        while end < limit and (_IN_TOKEN[data[end]] or (data[end] == parting and parts == 1)):
+        while end < limit and (char.IN_TOKEN[data[end]] or (data[end] == parting and parts == 1)):
             parts += data[end] == parting
             end += 1
         whole = parts == 2 or parting != byte.DOT

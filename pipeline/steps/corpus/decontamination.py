@@ -30,7 +30,6 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 REASON, STOCK_PHRASES = "contaminated", "stock_phrases"
-PART_BYTES = 128_000_000
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_())
 
 
@@ -67,7 +66,7 @@ class EvaluationNgrams(DataStage):
         """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
         called like one.
         """
-        return [Raw(f"evaluation.{one.name}", one.source, PART_BYTES) for one in self.params.sets]
+        return [Raw(f"evaluation.{one.name}", one.source) for one in self.params.sets]
 
     def work(self, store: Store) -> Work:
         scrub, *others = self.scrubs

@@ -22,7 +22,6 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 
 log = logging.getLogger(__name__)
-PART_BYTES = 128_000_000
 TABLE = "windows"
 # The same for all recipes, whatever they scrub of their corpora.
 SCRUBBED = pii.PiiParams()
@@ -60,7 +59,7 @@ class EvaluationWindows(DataStage):
     @property
     def raw(self) -> Raw:
         """The text as its source delivers it. A corpus has no '.' in its name."""
-        return Raw(f"text.{self.text.name}", self.text.source, PART_BYTES)
+        return Raw(f"text.{self.text.name}", self.text.source)
 
     def work(self, store: Store) -> Work:
         inputs = store.data_versions([self.raw.key])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.recipe.sections import RawParams
 from pipeline.sources import SourceConfig, open_source
 from pipeline.sources.formats.unlearnable import UNREAD
 from pipeline.sources.source import ChangedError, OfflineError, Source, Unit
@@ -68,7 +69,7 @@ class Raw(CorpusStage):
     """Tables `documents` and `rejects`. Only units whose fingerprint changed are read again."""
 
     source: SourceConfig
-    part_bytes: int
+    part_bytes: int = RawParams().part_bytes
 
     name = "raw"
     version = VERSION
@@ -333,11 +334,6 @@ def unit_groups(units: Sequence[Unit], part_bytes: int) -> list[UnitGroup]:
 
 def _name_hash(unit: Unit) -> str:
     return hashlib.blake2b(unit.name.encode(), digest_size=8).hexdigest()
-
-
-def revision(version: Version) -> str | None:
-    """The commit that a raw version was read at, if its source has commits."""
-    return version.manifest["inputs"].get("revision")
 
 
 def _inputs(units: Sequence[Unit]) -> dict[str, str]:

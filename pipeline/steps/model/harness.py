@@ -17,13 +17,13 @@ from pipeline.store.fingerprint import file_sha256
 from pipeline.store.manifest import Part, Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.config.model_files import SINGLE
 from trainer.system.durable import read_json
 from trainer.system.intervals import of_mean, wilson
 
 VERSION = "harness-1"
 TITLE = "lm-eval:{}"  # its questions and prompts are other ones than those of a benchmark of the same name
 ACCURACIES = {"acc": "accuracy", "acc_norm": "accuracy_per_character", "acc_bytes": "accuracy_per_byte"}
-WEIGHTS = "model.safetensors"
 # What reading JSON of another shape, or with other numbers, raises.
 OTHERWISE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 
@@ -183,7 +183,7 @@ def _scores(items: int, shares: Mapping[str, float], answers: Answers | None) ->
 
 def _weights(directory: Path) -> str:
     """The hash of the weights; empty if there are none."""
-    weights = directory / WEIGHTS
+    weights = directory / SINGLE
     return file_sha256(weights) if weights.is_file() else ""
 
 

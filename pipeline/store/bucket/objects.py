@@ -42,8 +42,9 @@ LONGEST_PAUSE_SECONDS = 15.0
 SLICE_BYTES = 16_000_000  # of an upload in slices
 MOST_SLICES = 9_000  # S3 allows 10,000
 SLICES_AT_ONCE = 4
-# What S3 (5 GiB) and Azure (5,000 MiB) take in one request. In slices, the library puts without a condition.
-CONDITIONAL_BYTES = 5_000_000_000
+# What S3 (5 GiB) and Azure (5,000 MiB) put or copy in one request. In slices, the library puts without a
+# condition.
+ONE_REQUEST_BYTES = 5_000_000_000
 READ_BYTES = 1 << 20
 SILENT_SECONDS = 60  # after which a server that should answer does so no more
 PUT_SECONDS = 1800  # for a request: the library counts all the time of sending as silence
@@ -134,7 +135,7 @@ class Bucket:
         size = path.stat().st_size
         if size <= SLICE_BYTES:
             return self.put(key, path.read_bytes(), replacing)
-        if replacing is not None and size <= CONDITIONAL_BYTES:
+        if replacing is not None and size <= ONE_REQUEST_BYTES:
             with path.open("rb") as file:  # mapped, so that it takes no memory
                 content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return self._put(self._patient, key, content, sha256, replacing)

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.mirror import FetchError, Mirror, hashes_in, together
-from pipeline.store.bucket.objects import NONE_YET, SLICE_BYTES, Bucket
+from pipeline.store.bucket.objects import NONE_YET, ONE_REQUEST_BYTES, SLICE_BYTES, Bucket
 from pipeline.store.files import MANIFEST
 from pipeline.store.keys import Key
 from pipeline.store.manifest import RECORDS, read_version
 from trainer.system.durable import write_atomically
 
-COPIED_AT_MOST = 5_000_000_000  # bytes, by S3
 PUT_ATTEMPTS = 16  # of a file that other processes put or remove at the same moment
 
 
@@ -79,7 +78,7 @@ class VersionUpload(Mirror):
     def link(self, source: Path, target: Path, size: int) -> bool:
         if source == target:  # another machine has published the version that is being made here
             return True
-        if size > COPIED_AT_MOST:
+        if size > ONE_REQUEST_BYTES:
             return False
         self.bucket.copy(self.key(source), self.key(target))
         with suppress(FileNotFoundError):  # it is not in the cache

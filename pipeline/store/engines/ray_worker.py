@@ -21,10 +21,10 @@ from pipeline.store.engines.same_code import Installed, refusal
 from pipeline.store.errors import PipelineError
 from trainer.system.errors import TrainerError
 from trainer.system.open_files import allow_enough
+from trainer.system.terminal import STDERR
 
 END_WITHIN_SECONDS = 10.0
 LOG_BYTES = 2000  # of the end of a worker's log that the run is told
-STDERR = 2
 
 
 class ClusterError(PipelineError):
