@@ -23,10 +23,10 @@ from scipy.stats import binomtest
 from performance.harness.sidebyside import ROOT, documents, record
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
-from pipeline.recipe.recipe import BASE
 from pipeline.reports.variant_arms import measures
 from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.model.significance import ALIKE, ALPHA, LOOKS, Difference, Text, alpha, difference
+from pipeline.store.variant_names import BASE
 from trainer.config import RunConfig, load_run_config
 from trainer.system import figures
 

@@ -33,9 +33,10 @@ from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.assets.variants import Asset, VariantPartitions, tags
 from pipeline.recipe.post_training import DPO, JOBS, SFT
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.variants import load_all
 from pipeline.store.store import default_store
+from pipeline.store.variant_names import BASE
 from trainer.system.open_files import allow_enough
 
 # What the job of a section of `post_training` does; it makes those before it, too.

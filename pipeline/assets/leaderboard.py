@@ -10,7 +10,6 @@ import dagster as dg
 
 from pipeline.assets.used_recipe import CHECKPOINT, SAVED, UsedRecipe
 from pipeline.recipe import variants
-from pipeline.recipe.recipe import BASE
 from pipeline.reports import branches, comparison, runs_table, tables, variant_arms, verdict, verdict_text
 from pipeline.reports.images import as_text, inline
 from pipeline.store import keys
@@ -18,6 +17,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import fingerprint
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
+from pipeline.store.variant_names import BASE
 from trainer.system.errors import TrainerError
 from trainer.system.history import RunHistory, step_name
 

@@ -6,9 +6,10 @@ import dagster as dg
 
 from pipeline.assets.operations.run_request import PARTITION_TAG
 from pipeline.assets.used_recipe import UsedRecipe
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.variants import in_section
 from pipeline.steps.recipe_versions import differing
+from pipeline.store.variant_names import BASE
 
 Asset = dg.AssetsDefinition | dg.SourceAsset
 

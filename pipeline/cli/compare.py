@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.cli.opening import UsageError, add_section, differing_in
-from pipeline.recipe.recipe import BASE
 from pipeline.reports import branches, comparison, runs_table, variant_arms, verdict
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.training_runs import run_histories
-from pipeline.store.variant_seeds import families
+from pipeline.store.variant_names import BASE, families
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
 

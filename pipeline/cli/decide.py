@@ -12,14 +12,14 @@ from dataclasses import asdict
 from pipeline.cli import variants
 from pipeline.cli.opening import UsageError, add_section, check_known, differing_in
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.variants import decisive
 from pipeline.reports import tables, variant_arms, verdict, verdict_text
 from pipeline.steps.lineage import source_state
 from pipeline.steps.model.benchmark import AskedBenchmark
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
-from pipeline.store.variant_seeds import families
+from pipeline.store.variant_names import BASE, families
 from trainer.system import terminal
 
 

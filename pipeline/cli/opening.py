@@ -12,7 +12,7 @@ from typing import TextIO
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path, stored_at
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan, since_trained
@@ -21,6 +21,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError, default_store
 from pipeline.store.training_runs import model_named, run_histories
+from pipeline.store.variant_names import BASE
 from trainer.system.errors import TrainerError
 from trainer.system.history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
 

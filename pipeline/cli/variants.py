@@ -16,10 +16,10 @@ from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.overrides import leaves
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.recipe_versions import differing
 from pipeline.store.errors import PipelineError
-from pipeline.store.variant_seeds import families, family
+from pipeline.store.variant_names import BASE, families, family
 from trainer.system.signals import stop_with_parent
 
 OF_THE_RECIPE = ("pretrain", "retokenize", "corpus")

@@ -12,13 +12,12 @@ from pipeline.recipe.problems import explained
 from pipeline.recipe.yaml_model import RecipeSettings
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.quality import PROFILES
-from pipeline.store import variant_names, variant_seeds
+from pipeline.store import variant_names
 from pipeline.store.cleanup.old_runs import Limits
 from pipeline.store.errors import PipelineError
 from trainer.system.paths import at_home
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-BASE = variant_seeds.BASE
 # The sections that hold for what comes after the pretraining, too.
 KEPT = {"name", "raw", "scrub", "decontamination", "dedup", "dedup_guard", "checks", "evaluation"}
 KEPT |= {"store", "engine", "launch", "retention"}

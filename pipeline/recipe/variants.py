@@ -8,9 +8,9 @@ from typing import Any
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.overrides import merged
 from pipeline.recipe.post_training import Tuning
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.store import variant_names
-from pipeline.store.variant_seeds import family
+from pipeline.store.variant_names import BASE, family
 from trainer.config import OPERATIONAL
 
 # The sections that do not change what is made.

@@ -38,7 +38,7 @@ from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.stages.quality_model import QualityModelParams
-from pipeline.store import variant_seeds
+from pipeline.store import variant_names, variant_seeds
 from pipeline.store.engines.local import EngineParams
 from pipeline.store.params import NAME, Params, form
 from trainer.config import TrainingConfig, unused
@@ -262,8 +262,8 @@ class RecipeSettings(Params):
     @field_validator("variants")
     @classmethod
     def _base_is_the_recipe_itself(cls, variants: dict[str, Any]) -> dict[str, Any]:
-        if variant_seeds.BASE in variants:
-            raise ValueError(f"{variant_seeds.BASE!r} names the recipe as it is written: rename the variant")
+        if variant_names.BASE in variants:
+            raise ValueError(f"{variant_names.BASE!r} names the recipe as it is written: rename the variant")
         variant_seeds.all_variants(variants)
         return variants
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from pipeline.recipe.overrides import leaves
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.training import plan
@@ -19,7 +19,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name, run_histories, run_named
-from pipeline.store.variant_seeds import families
+from pipeline.store.variant_names import BASE, families
 from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
 from trainer.system.history import NAME_LENGTH, RunHistory, differing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.steps.model import benchmark, harness, held_out_answers
 from pipeline.steps.model.benchmark import AskedBenchmark, LogLikelihoods
 from pipeline.steps.model.significance import Array
@@ -17,7 +17,7 @@ from pipeline.store import keys
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import CheckpointGoneError
-from pipeline.store.variant_seeds import families
+from pipeline.store.variant_names import BASE, families
 
 
 class DecideError(PipelineError):

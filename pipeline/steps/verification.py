@@ -22,7 +22,7 @@ from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import checkpoint_name
-from pipeline.store.variant_seeds import BASE
+from pipeline.store.variant_names import BASE
 from trainer.system import yaml_file
 from trainer.system.durable import read_json
 from trainer.system.errors import reason

@@ -20,7 +20,8 @@ from pipeline.store.bucket.objects import NONE_YET
 from pipeline.store.errors import PipelineError
 from pipeline.store.files import Files
 from pipeline.store.keys import RECIPES, TOKENIZER, Key
-from pipeline.store.variant_seeds import BASE, all_variants
+from pipeline.store.variant_names import BASE
+from pipeline.store.variant_seeds import all_variants
 from trainer.system import yaml_file
 from trainer.system.durable import read_json, write_atomically
 

@@ -1,12 +1,12 @@
 """Runs that differ in the seed alone: `seeds: 3` stands for two more variants beside each."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pipeline.store.variant_grids import expanded
+from pipeline.store.variant_names import BASE, MARK
 
-BASE = "base"  # the recipe as it is written, beside its variants
-SEEDS, MARK = "seeds", "."  # no name that is written has a mark
+SEEDS = "seeds"
 MOST = 1_000  # of one variant, each of which is a recipe that is checked
 TRAINING = ("training",)
 
@@ -70,13 +70,3 @@ def _with(settings: Mapping[str, Any], place: Place, value: Any) -> dict[str, An
     first, *rest = place
     inside = _with(settings.get(first) or {}, tuple(rest), value) if rest else value
     return {**settings, first: inside}
-
-
-def family(name: str) -> str:
-    """The variant of which a variant is another seed."""
-    return name.partition(MARK)[0]
-
-
-def families(names: Collection[str]) -> dict[str, list[str]]:
-    """The variants by the one of which they are seeds, in the order of their seeds."""
-    return {first: [name for name in names if family(name) == first] for first in map(family, names)}

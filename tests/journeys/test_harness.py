@@ -6,9 +6,9 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.recipe.loading import load_recipe
-from pipeline.recipe.recipe import BASE
 from pipeline.reports import comparison, runs_table, variant_arms
 from pipeline.store import keys
+from pipeline.store.variant_names import BASE
 from tests.integration.project import Project
 from tests.pipeline.steps.model import lm_eval
 

@@ -16,7 +16,7 @@ from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe, stored_at
 from pipeline.recipe.overrides import changed, merged
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.steps import stages
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stage import DataStage
@@ -27,6 +27,7 @@ from pipeline.store.engines.local import Engine, LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError, check_place, default_store
+from pipeline.store.variant_names import BASE
 from pipeline.store.versions import NotMadeError
 from trainer.config.model import READ_HERE_ONLY
 from trainer.system import terminal

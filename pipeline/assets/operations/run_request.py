@@ -9,8 +9,8 @@ import dagster as dg
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE
 from pipeline.store import keys
+from pipeline.store.variant_names import BASE
 
 PARENT_TAG = "dagster/parent_run_id"
 PARTITION_TAG = "dagster/partition"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pipeline.cli.inspect.options import Subject, add_draw, chosen_draw
 from pipeline.cli.opening import UsageError, opened
 from pipeline.recipe.post_training import JOBS
-from pipeline.recipe.recipe import BASE
 from pipeline.reports import rejections
 from pipeline.reports.disagreements import Comparison, Judging
 from pipeline.store import keys, variant_names
 from pipeline.store.store import StoreError
+from pipeline.store.variant_names import BASE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

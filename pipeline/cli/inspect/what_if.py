@@ -11,10 +11,11 @@ from pipeline.cli.opening import UsageError
 from pipeline.plugins.filters import Filter
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.reports.disagreements import Comparison, Judging
 from pipeline.stages.quality import QualityParams
 from pipeline.steps.corpus.quality import Quality
+from pipeline.store.variant_names import BASE
 from trainer.config.run import override
 from trainer.system.errors import TrainerError
 

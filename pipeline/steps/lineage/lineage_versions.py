@@ -6,7 +6,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from pipeline.recipe.recipe import BASE
 from pipeline.steps.lineage.checkpoints import TrainedModel
 from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
 from pipeline.store import keys
@@ -14,6 +13,7 @@ from pipeline.store.keys import Key
 from pipeline.store.last_versions import RecipeName
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
+from pipeline.store.variant_names import BASE
 
 
 class LineageVersions:

@@ -100,15 +100,15 @@ def _of_documents(text: Text) -> float:
     number = len(text.sizes)
     if number < 2:
         return 0.0
-    between = _centerd(text.theirs.mean(0) - text.ours.mean(0), text.sizes)
+    between = _centered(text.theirs.mean(0) - text.ours.mean(0), text.sizes)
     found = float((between**2).sum())
     for arm in (text.ours, text.theirs):
-        rest = np.stack([_centerd(row, text.sizes) for row in arm - arm.mean(0)])
+        rest = np.stack([_centered(row, text.sizes) for row in arm - arm.mean(0)])
         found -= float((rest**2).sum()) / (len(arm) * (len(arm) - 1))
     return found * (number - 1) / number / text.bytes**2
 
 
-def _centerd(bits: Array, sizes: Array) -> Array:
+def _centered(bits: Array, sizes: Array) -> Array:
     """What each document changes, as if the text were without it."""
     return (bits - sizes * (bits.sum() / sizes.sum())) / (1 - sizes / sizes.sum())
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.recipe.recipe import BASE, RecipeError
+from pipeline.recipe.recipe import RecipeError
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps.recipe_versions import differing
+from pipeline.store.variant_names import BASE
 
 RECIPE: dict[str, Any] = {
     "name": "tiny",

@@ -9,7 +9,7 @@ import yaml
 
 from pipeline.recipe import non_defaults
 from pipeline.recipe.loading import load_recipe
-from pipeline.recipe.recipe import BASE, Recipe, RecipeError
+from pipeline.recipe.recipe import Recipe, RecipeError
 from pipeline.recipe.variants import load, load_all
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.corpus.quality import Quality
@@ -20,6 +20,7 @@ from pipeline.store import keys
 from pipeline.store.manifest import breakdown
 from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
+from pipeline.store.variant_names import BASE
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import ENGINE
 from tests.pipeline.steps.make import up_to_dedup

@@ -16,7 +16,7 @@ from pipeline.assets.tokenizer import tokenizer_asset
 from pipeline.assets.used_recipe import OWN
 from pipeline.assets.variants import VariantPartitions
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
-from pipeline.recipe.recipe import BASE, Recipe
+from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.variants import load, load_all
 from pipeline.steps import stages
 from pipeline.steps.corpus.quality import Quality
@@ -27,6 +27,7 @@ from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.keys import Key
 from pipeline.store.store import Store, StoreError
+from pipeline.store.variant_names import BASE
 from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import SETTINGS, TEXTS
 from trainer.system.paths import STORE_VARIABLE
