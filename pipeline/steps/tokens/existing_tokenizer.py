@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.sources.hub import dataset
 from pipeline.stages.bpe import ExistingTokenizer, TokenizerError, boundaries, with_chat
-from pipeline.steps.tokens.chat_template import check_template
+from pipeline.steps.tokens.chat_template_check import check_template
 from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.hub import refusal
 
