@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -18,6 +18,16 @@ from trainer.data.windows import StridedWindows
 from trainer.system.errors import TrainerError
 
 Windows = StridedWindows | PackedRows | DocumentWindows
+
+
+class Sample(NamedTuple):
+    """What a sample of a run holds: a window of a corpus, by its number, and its tokens from, up to in the
+    stream of the corpus.
+    """
+
+    corpus: str
+    window: int
+    pieces: list[tuple[int, int]]
 
 
 class TrainingData:
@@ -105,15 +115,12 @@ class TrainingData:
             pairs[mine, : one.most_pieces] = one.numbered(numbers[mine])
         return corpora, pairs
 
-    def sample(self, number: int) -> tuple[str, int, list[tuple[int, int]]]:
-        """What sample `number` of the run holds: a corpus, the number of a window, and its tokens from, up to
-        in the stream of the corpus.
-        """
+    def sample(self, number: int) -> Sample:
         seq_len = self._curriculum.stage(self._curriculum.step_reading(number)).seq_len
         (corpus,), (window,) = self.order.windows(number, 1)
         starts, lengths = self._cut[seq_len][corpus].pieces(int(window))
         pieces = list(zip(starts.tolist(), (starts + lengths).tolist(), strict=True))
-        return self.order.names[corpus], int(window), pieces
+        return Sample(self.order.names[corpus], int(window), pieces)
 
     def holding(self, corpus: int, begin: int, end: int) -> np.ndarray:
         """The parts, as in `order.reads`, that hold any of a corpus's tokens `begin` to `end` - 1, int64."""

@@ -199,11 +199,11 @@ def join(parallel: ParallelConfig, alike: Callable[[], Mapping[str, str]] = dict
 
     Raises TrainerError if `parallel` needs another number of processes, or if not all have the same `alike`.
     """
-    rank, size, neighbor = _place()
+    rank, size, local_rank = _place()
     with in_every_process():
         parallel.check_processes(size)
-    device = torch.device("cuda", neighbor) if torch.cuda.is_available() else torch.device("cpu")
-    _check_gpus(neighbor)
+    device = torch.device("cuda", local_rank) if torch.cuda.is_available() else torch.device("cpu")
+    _check_gpus(local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if size == 1:
@@ -228,17 +228,17 @@ def join(parallel: ParallelConfig, alike: Callable[[], Mapping[str, str]] = dict
     return World(rank, size, device, mesh[DIMENSIONS], pipeline, dist.new_group(backend="gloo"), group)
 
 
-def _check_gpus(neighbor: int) -> None:
-    """Raises TrainerError if this machine has GPUs, but none for its process number `neighbor`. Each process
-    tells it by itself, since the others may be on machines with more.
+def _check_gpus(local_rank: int) -> None:
+    """Raises TrainerError if this machine has GPUs, but none for its process number `local_rank`. Each
+    process tells it by itself, since the others may be on machines with more.
     """
     gpus = torch.cuda.device_count()
-    if 0 < gpus <= neighbor:
+    if 0 < gpus <= local_rank:
         raise TrainerError(
-            f"process {neighbor} of this machine has no GPU: PyTorch sees {counted(gpus, 'GPUs')} here, and "
-            f"each process takes one of its own. Start at most {counted(gpus, 'processes')} on this machine "
-            "(launch.nproc_per_node, torchrun --nproc-per-node), or set CUDA_VISIBLE_DEVICES to nothing to "
-            "train on its CPUs"
+            f"process {local_rank} of this machine has no GPU: PyTorch sees {counted(gpus, 'GPUs')} here, "
+            f"and each process takes one of its own. Start at most {counted(gpus, 'processes')} on this "
+            "machine (launch.nproc_per_node, torchrun --nproc-per-node), or set CUDA_VISIBLE_DEVICES to "
+            "nothing to train on its CPUs"
         )
 
 
@@ -249,9 +249,9 @@ def _place() -> tuple[int, int, int]:
     variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     given = {name: os.environ.get(name, default) for name, default in variables.items()}
     with suppress(ValueError):
-        rank, size, neighbor = map(int, given.values())
-        if 0 <= rank < size and 0 <= neighbor < size:
-            return rank, size, neighbor
+        rank, size, local_rank = map(int, given.values())
+        if 0 <= rank < size and 0 <= local_rank < size:
+            return rank, size, local_rank
     told = ", ".join(f"{name}={value}" for name, value in given.items())
     raise TrainerError(
         f"the environment has {told}, but ranks are whole numbers below the number of processes. Start "

@@ -52,10 +52,11 @@ def global_batch_rows(store: Store, checkpoint: Checkpoint, step: int, losses: b
         raise PipelineError(f"run {checkpoint.run.name} has steps 1 to {steps}, not {step}")
     rows, ids = [], training.data.batch(step - 1, 0, 1)
     tokenizer = tokenizer_of(store, checkpoint.lineage["assets"])
-    for row, sample in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
-        corpus, window, pieces = training.data.sample(sample)
-        held = (one for begin, end in pieces for one in texts[corpus].between(begin, end))
-        rows.append(Row(row, corpus, window, list(dict.fromkeys(held)), _window_text(tokenizer, ids[row])))
+    for row, number in enumerate(range(curriculum.samples(step - 1), curriculum.samples(step))):
+        sample = training.data.sample(number)
+        held = (one for begin, end in sample.pieces for one in texts[sample.corpus].between(begin, end))
+        written = _window_text(tokenizer, ids[row])
+        rows.append(Row(row, sample.corpus, sample.window, list(dict.fromkeys(held)), written))
     if not losses:
         return rows, ""
     saved = run_named(store, checkpoint.run.name).checkpoints()

@@ -16,6 +16,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import TRAIN, VALIDATION
 from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_path
+from trainer.data.loader import Sample
 from trainer.data.shards import TokenStream
 
 PROMPT, RECITED = 32, 50  # tokens
@@ -60,32 +61,32 @@ def recited_passages(store: Store, checkpoint: Checkpoint, searcher: Searcher) -
     training, chooser = Training(checkpoint.run), np.random.default_rng(0)
     data, size = training.config.data, PROMPT + RECITED
     streams = {
-        (name, split): TokenStream(prefixes(text.version, split))
-        for name, (text, _) in searcher.corpora.items()
+        (name, split): TokenStream(prefixes(corpus.text.version, split))
+        for name, corpus in searcher.corpora.items()
         for split in (TRAIN, VALIDATION)
     }
     samples = training.config.training.curriculum.samples(checkpoint.step)
     found: dict[str, list[tuple[str, int, np.ndarray]]] = {TRAIN: [], VALIDATION: []}
     held = [
-        (name, 0, [(0, stream.num_tokens)])
+        Sample(name, 0, [(0, stream.num_tokens)])
         for (name, split), stream in streams.items()
         if split == VALIDATION
     ]
     for split, passages in found.items():
         for _ in range(ATTEMPTS * PASSAGES):
             pick = int(chooser.integers(samples if split == TRAIN else len(held)))
-            corpus, _, pieces = training.data.sample(pick) if split == TRAIN else held[pick]
-            if (corpus, split) not in streams:  # rehearsal: the pretrained model is asked for it
+            sample = training.data.sample(pick) if split == TRAIN else held[pick]
+            if (sample.corpus, split) not in streams:  # rehearsal: the pretrained model is asked for it
                 continue
-            begin, end = pieces[int(chooser.integers(len(pieces)))]
+            begin, end = sample.pieces[int(chooser.integers(len(sample.pieces)))]
             if end - begin < size or len(passages) == PASSAGES:
                 continue
             start = begin + int(chooser.integers(end - begin - size + 1))
-            ids = streams[corpus, split].window(start, size).astype(np.int64)
+            ids = streams[sample.corpus, split].window(start, size).astype(np.int64)
             if np.isin(ids, (data.bot_id, data.eot_id)).any():
                 continue
-            if split == TRAIN or not any(index.count(ids) for _, index in searcher.corpora.values()):
-                passages.append((corpus, start, ids))
+            if split == TRAIN or not any(one.search.count(ids) for one in searcher.corpora.values()):
+                passages.append((sample.corpus, start, ids))
     rows = [ids for passages in found.values() for *_, ids in passages]
     if not found[TRAIN]:
         raise PipelineError(f"{checkpoint.name} read no {size} tokens of one document in one window")
@@ -93,7 +94,7 @@ def recited_passages(store: Store, checkpoint: Checkpoint, searcher: Searcher) -
     return [
         Passage(
             corpus,
-            searcher.corpora[corpus][0].at(start).document if split == TRAIN else None,
+            searcher.corpora[corpus].text.at(start).document if split == TRAIN else None,
             searcher.readings(ids) if split == TRAIN else 0,
             int(next(recites)["recites"]),
         )

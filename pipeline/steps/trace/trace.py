@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,21 @@ class TracedText:
         return max(self.spans, key=lambda span: span.tokens, default=None)
 
 
+class SearchedCorpus(NamedTuple):
+    """The training text of a corpus, and the search in its tokens."""
+
+    text: CorpusText
+    search: TokenSearch
+
+
+class _Run(NamedTuple):
+    """Characters `begin` to `end` - 1 of a text that occur in the training text, and the ids of each form."""
+
+    begin: int
+    end: int
+    forms: list[list[int]]
+
+
 class Searcher:
     """The training text of a reader, open to be searched. `engine` makes the indexes that are missing, after
     `say` was told what that takes. Without an engine, a missing index raises PipelineError. Shards that are
@@ -92,10 +107,9 @@ class Searcher:
         self._tokenizer.encode_special_tokens = True
 
     @cached_property
-    def corpora(self) -> dict[str, tuple[CorpusText, TokenSearch]]:
-        """The text of each corpus and its index."""
+    def corpora(self) -> dict[str, SearchedCorpus]:
         return {
-            corpus: (text, TokenSearch(text.version, self._index(text.version)))
+            corpus: SearchedCorpus(text, TokenSearch(text.version, self._index(text.version)))
             for corpus, text in self._texts.items()
         }
 
@@ -119,7 +133,7 @@ class Searcher:
         for prepared, corpora in self._prepared(text).items():
             forms = _apart([self._encoded(lead + prepared).ids for lead in LEADS])
             for corpus in corpora:
-                count = sum(self.corpora[corpus][1].count(np.array(ids, np.int64)) for ids in forms)
+                count = sum(self.corpora[corpus].search.count(np.array(ids, np.int64)) for ids in forms)
                 found[corpus] = max(found[corpus], count)
         return sum(found.values())
 
@@ -140,51 +154,48 @@ class Searcher:
         covered = 0.0
         for prepared, corpora in self._prepared(text).items():
             inside = np.zeros(len(prepared), np.bool_)
-            for begin, end, forms in self._runs(prepared, corpora, least):
-                inside[begin:end] = True
-                if prepared[begin:end] not in spans:
-                    spans[prepared[begin:end]] = self._span(prepared, begin, end, forms, occurrences)
+            for run in self._runs(prepared, corpora, least):
+                inside[run.begin : run.end] = True
+                said = prepared[run.begin : run.end]
+                if said not in spans:
+                    spans[said] = self._span(said, run, occurrences)
             covered = max(covered, float(inside.mean()))
         return TracedText(round(covered, 4), sorted(spans.values(), key=lambda span: span.log_probability))
 
-    def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[tuple[int, int, list[list[int]]]]:
-        """The longest runs of a text that occur, none within another: first and last character, and the ids
-        of each form.
-        """
+    def _runs(self, text: str, corpora: Sequence[str], least: int) -> list[_Run]:
+        """The longest runs of a text that occur, none within another."""
         found = []
         for lead in LEADS:
             encoding = self._encoded(lead + text)
             ids = np.array(encoding.ids, np.int64)
-            lengths = np.max([self.corpora[corpus][1].runs(ids, least) for corpus in corpora], axis=0)
+            lengths = np.max([self.corpora[corpus].search.runs(ids, least) for corpus in corpora], axis=0)
             for start in np.flatnonzero(lengths).tolist():
                 end = start + int(lengths[start])
                 begins, stops = encoding.offsets[start][0], encoding.offsets[end - 1][1]
                 found.append((max(0, begins - len(lead)), stops - len(lead), encoding.ids[start:end]))
-        kept: list[tuple[int, int, list[list[int]]]] = []
+        kept: list[_Run] = []
         for begin, end, form in sorted(found, key=lambda run: (run[0], -run[1])):
-            if not kept or end > kept[-1][1]:
-                kept.append((begin, end, [form]))
-            elif (begin, end) == kept[-1][:2]:
-                kept[-1] = begin, end, _apart([*kept[-1][2], form])
+            if not kept or end > kept[-1].end:
+                kept.append(_Run(begin, end, [form]))
+            elif (begin, end) == (kept[-1].begin, kept[-1].end):
+                kept[-1] = _Run(begin, end, _apart([*kept[-1].forms, form]))
         return kept
 
-    def _span(self, text: str, begin: int, end: int, forms: Sequence[Sequence[int]], most: int) -> Span:
-        """The span of these characters, counted in every corpus, also in those that treat the rest of the
-        text otherwise.
-        """
+    def _span(self, text: str, run: _Run, most: int) -> Span:
+        """The span of a run, counted in every corpus, also in those that treat other text otherwise."""
         places = [
-            (corpus, len(ids), index.positions(np.array(ids, np.int64)))
-            for corpus, (_, index) in self.corpora.items()
-            for ids in forms
+            (corpus, len(ids), searched.search.positions(np.array(ids, np.int64)))
+            for corpus, searched in self.corpora.items()
+            for ids in run.forms
         ]
         first = ((corpus, int(one), size) for corpus, size, found in places for one in found)
         shown = [self._occurrence(*one) for one in islice(first, most)]
         count = sum(len(found) for *_, found in places)
-        likely = sum(math.log(self._share(one)) for one in forms[0])
-        return Span(text[begin:end], begin, end, len(forms[0]), count, round(likely, 3), shown)
+        likely = sum(math.log(self._share(one)) for one in run.forms[0])
+        return Span(text, run.begin, run.end, len(run.forms[0]), count, round(likely, 3), shown)
 
     def _occurrence(self, corpus: str, position: int, tokens: int) -> Occurrence:
-        held, reader = self.corpora[corpus][0].at(position), self.reader
+        held, reader = self.corpora[corpus].text.at(position), self.reader
         steps = None
         if reader.training:
             read = reader.training.steps(corpus, position, position + tokens, reader.step)
@@ -202,8 +213,8 @@ class Searcher:
             return 0
         return sum(
             len(training.steps(corpus, place + first, place + end, until)) * times
-            for corpus, (_, index) in self.corpora.items()
-            for place in index.positions(ids).tolist()
+            for corpus, searched in self.corpora.items()
+            for place in searched.search.positions(ids).tolist()
             # windows of one and of the other, less those of any
             for first, end, times in ((0, 1, 1), (1, 2, 1), (0, 2, -1))
         )
@@ -211,8 +222,8 @@ class Searcher:
     def _share(self, token: int) -> float:
         """The share of a token among all tokens of training."""
         if token not in self._shares:
-            count = sum(index.count(np.array([token])) for _, index in self.corpora.values())
-            self._shares[token] = count / sum(index.num_tokens for _, index in self.corpora.values())
+            count = sum(one.search.count(np.array([token])) for one in self.corpora.values())
+            self._shares[token] = count / sum(one.search.num_tokens for one in self.corpora.values())
         return self._shares[token]
 
     def _encoded(self, text: str) -> Any:
