@@ -11,6 +11,7 @@ from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 
 _KEY_BYTES = 7
+_LONGEST_WORD = 48  # bytes
 _FIRST_OF_SEVERAL = 0xC0  # the least byte that begins a letter of several
 _ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
 _ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n[]")
@@ -59,6 +60,15 @@ _CONNECTIVES = keys("and or to through from than before after until is of number
 @borrowing
 def is_letter(c: int) -> bool:
     return char.FLAGS[c] & char.LETTER != 0 or c >= 0x80
+
+
+@borrowing
+def word_start(data: np.ndarray, end: int) -> int:
+    """Where the word begins that ends at `end`; `end` if none does."""
+    start = end
+    while start > 0 and end - start < _LONGEST_WORD and is_letter(data[start - 1]):
+        start -= 1
+    return start
 
 
 @borrowing

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
 from pipeline.stages.pii.tokens import is_random
 from pipeline.stages.text import equals
 
@@ -77,25 +77,16 @@ def kind_of_name(data: np.ndarray, end: int) -> tuple[int, int]:
             k += 1
         if k == stop:
             return _KIND[rule], i
-    start = word_before(data, end)
+    start = word_start(data, end)
     if is_one_of(data, start, end, _SHORT):
         return PASSWORD, start
     return (SPOKEN, start) if is_one_of(data, start, end, _WORDS) else (NOTHING, end)
 
 
 @borrowing
-def word_before(data: np.ndarray, end: int) -> int:
-    """Where the word begins that ends at `end`; `end` if none does."""
-    start = end
-    while start > 0 and end - start < _LONGEST_NAME and is_letter(data[start - 1]):
-        start -= 1
-    return start
-
-
-@borrowing
 def before_copula(data: np.ndarray, end: int) -> int:
     """Where the word ends that stands before "is" and the like at `end`; `end` if there is none."""
-    start = word_before(data, end)
+    start = word_start(data, end)
     if end - start > 6 or not is_one_of(data, start, end, _COPULAS):
         return end
     before = start

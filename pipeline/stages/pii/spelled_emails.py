@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
 from pipeline.stages.pii.emails import MAX_LOCAL, USUAL_ENDINGS, domain_end, is_tld, local_start
 
 _AT_WORDS = keys("at ät")
@@ -119,15 +119,6 @@ def _name_start(data: np.ndarray, end: int) -> int:
 
 
 @borrowing
-def _word_start(data: np.ndarray, end: int) -> int:
-    """Where the word before `end` begins."""
-    start = end
-    while start > 0 and end - start < MAX_LOCAL and is_letter(data[start - 1]):
-        start -= 1
-    return start
-
-
-@borrowing
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     end = i
     while end < hi and char.FLAGS[data[end]] & char.LABEL:
@@ -191,7 +182,7 @@ def announced_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     domain = _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT)
     if domain == 0 or name_end - start > MAX_LOCAL:
         return 0, 0
-    if is_label and not is_one_of(data, _word_start(data, i), i, _LABELS):
+    if is_label and not is_one_of(data, word_start(data, i), i, _LABELS):
         return 0, 0
     end = _spelled_domain_end(data, domain, hi)
     closes = is_label or (end < hi and data[end] == byte.GREATER)
@@ -209,7 +200,7 @@ def _email_around_dot(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     domain = end
     while domain > 0 and end - domain < MAX_LOCAL and char.FLAGS[data[domain - 1]] & char.LABEL:
         domain -= 1
-    word = _word_start(data, _spaces_before(data, domain))
+    word = word_start(data, _spaces_before(data, domain))
     name_end = _spaces_before(data, word)
     if domain == end or name_end == word or _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT) != domain:
         return 0, 0

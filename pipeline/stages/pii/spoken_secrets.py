@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
 from pipeline.stages.pii.secret_names import (
     LAST_LETTERS,
     MOST,
@@ -24,7 +24,6 @@ from pipeline.stages.pii.secret_names import (
     is_made_up,
     is_value,
     kind_of_name,
-    word_before,
 )
 
 _REACH = 64  # bytes from the start of a value to its first digit
@@ -123,7 +122,7 @@ def _named_in_sentence(data: np.ndarray, end: int) -> int:
         kind = _kind(data, i)
         if kind != NOTHING:
             return kind
-        i = word_before(data, i)
+        i = word_start(data, i)
     return NOTHING
 
 
@@ -135,7 +134,7 @@ def _command_before(data: np.ndarray, end: int, words: np.ndarray) -> bool:
         if not is_letter(data[i - 1]):
             i -= 1
             continue
-        start = word_before(data, i)
+        start = word_start(data, i)
         if is_one_of(data, start, i, words):
             return True
         i = start if start < i else i - 1
@@ -190,9 +189,9 @@ def _follows_net_user(data: np.ndarray, blank: int) -> bool:
     i = before
     while i > 0 and before - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
-    if i == before or before == blank or not is_one_of(data, word_before(data, i), i, _USER):
+    if i == before or before == blank or not is_one_of(data, word_start(data, i), i, _USER):
         return False
-    return _command_before(data, word_before(data, i), _NET)
+    return _command_before(data, word_start(data, i), _NET)
 
 
 @borrowing
@@ -217,7 +216,7 @@ def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     i = start
     while i > 0 and start - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
-    word = word_before(data, i)
+    word = word_start(data, i)
     if i > 0 and not _STARTS_TEMPLATE[data[start]]:
         named = _follows_net_user(data, i) and _is_secret(data, start, end, PASSWORD)
         if named or _is_of_net_use(data, i, start, end):
@@ -254,7 +253,7 @@ def _kind_before_quote(data: np.ndarray, quote: int) -> int:
     i = quote
     assigned = i > 0 and data[i - 1] == byte.EQUALS
     if assigned:
-        word = word_before(data, i - 1)
+        word = word_start(data, i - 1)
         if not is_one_of(data, word, i - 1, _VALUE):
             return NOTHING
         i = word
@@ -262,7 +261,7 @@ def _kind_before_quote(data: np.ndarray, quote: int) -> int:
     while i > 0 and blanks - i < _GAP and _BLANKS[data[i - 1]]:
         i -= 1
     if not assigned and i < blanks and i > 0 and is_letter(data[i - 1]):
-        word = word_before(data, i)
+        word = word_start(data, i)
         if is_one_of(data, word, i, _BY):
             return PASSWORD if _command_before(data, word, _IDENTIFIED) else NOTHING
         secured = is_one_of(data, word, i, _SECURED)
@@ -283,7 +282,7 @@ def _kind_before_quote(data: np.ndarray, quote: int) -> int:
         return NOTHING
     called = opening - 2
     called -= data[called - 1] == byte.EQUALS
-    return PASSWORD if is_one_of(data, word_before(data, called), called, _CALLS) else NOTHING
+    return PASSWORD if is_one_of(data, word_start(data, called), called, _CALLS) else NOTHING
 
 
 @borrowing
