@@ -3,9 +3,9 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from glob import escape
 from pathlib import Path, PurePosixPath
 
@@ -17,13 +17,13 @@ from pipeline.sources.source_file import LocalFile, may_list, size_of
 from pipeline.stages.edits import EditRule
 from pipeline.start.folder import ids
 from pipeline.start.folder.kind import Kind, edits_of, judged, kind_of
+from pipeline.start.folder.patterns import patterns, suffix_of
 from pipeline.start.folder.sample import FileSample, Shape, sampled
 from pipeline.start.folder.unread import Unread, no_content, no_format, reasons_of
 from pipeline.store.errors import PipelineError
 from trainer.system.wording import counted
 
 MOST_SECONDS = 10.0
-_NOT_UTF8 = "%[0-9A-F]{2}"
 # How many are sampled of one sub-folder and format. Fewer, on a busy machine, may be those that say nothing.
 FEWEST_FILES, MOST_FILES = 8, 48
 PACKAGES = {"node_modules", "bower_components", "site-packages", "dist-packages"}  # folders of others' code
@@ -121,19 +121,9 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
     unread: Unread = {
         name: ("the folder may not be listed", 0) for name, file in entries.items() if file.directory
     }
-    of_others = {name for name in files if not PACKAGES.isdisjoint(PurePosixPath(name).parts[:-1])}
-    apart = len({_top(name) for name in files if name not in of_others}) <= MOST_TOPS
-    groups = _grouped(files, of_others, apart, unread)
-    number = _sample(groups, most_seconds * 0.6)
-    samples = {name: sample for group in groups.values() for name, sample in group.samples.items()}
-    for name, sample in samples.items():
-        if sample.shape is None:
-            unread[name] = (sample.problem, size_of(files[name]))
-    kind = cache(partial(_kind, samples=samples, files=files))
-    repeats = cache(
-        lambda names, shape, seconds: ids.repeat({name: files[name] for name in names}, shape, seconds)
-    )
-    corpora = _corpora(folder, groups, apart, of_others, kind, repeats)
+    found = _Files(folder, files, unread)
+    found.sample(most_seconds * 0.6)
+    corpora = found.corpora(found.kind)
     if not corpora:
         size = sum(size for _, size in unread.values())
         raise NothingReadableError(
@@ -141,10 +131,9 @@ def look(folder: Path, most_seconds: float = MOST_SECONDS) -> Iterator[Folder]:
             f"({size:,} bytes) can be read: {'; '.join(reasons_of(unread)) or 'it has no files'}: "
             "add text, in the formats that docs/start.md names"
         )
-    first = Folder(folder, corpora, unread, len(files), number, time.monotonic() - started)
+    first = Folder(folder, corpora, unread, len(files), len(found.samples), time.monotonic() - started)
     yield first
-    corpora = _corpora(folder, groups, apart, of_others, lambda names: judged(kind(names)), repeats)
-    yield replace(first, corpora=corpora)
+    yield replace(first, corpora=found.corpora(lambda names: judged(found.kind(names))))
 
 
 def _entries(folder: Path) -> Files:
@@ -161,106 +150,122 @@ def _entries(folder: Path) -> Files:
         ) from error
 
 
-def _grouped(
-    files: Mapping[str, LocalFile], of_others: Collection[str], apart: bool, unread: Unread
-) -> dict[tuple[str, str], _Group]:
-    """The files by their format and, if sub-folders are told `apart`, by sub-folder. Adds to `unread` those
-    `of_others`, those of no format that is read, and empty ones.
+class _Files:
+    """The files of a folder, by sub-folder and format, and the `samples` of some of them. What cannot be read
+    is added to `unread`.
     """
-    refused: dict[str, str] = {}
-    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
-    for name, file in files.items():
-        if name in of_others:
-            unread[name] = (
-                "packages that others wrote: name their folder alone to learn them",
-                size_of(file),
-            )
-        elif format_of(name)[0] not in FORMATS:
-            alike = "".join(format_of(name)) or name
-            if alike not in refused:
-                refused[alike] = no_format(name, file)
-            unread[name] = (refused[alike], size_of(file))
-        elif not size_of(file):
-            unread[name] = (no_content(file), 0)
-        else:
-            groups[_top(name) if apart else "", _suffix(name)].files[name] = file
-    return groups
+
+    def __init__(self, folder: Path, files: Mapping[str, LocalFile], unread: Unread) -> None:
+        self.folder, self.files, self.unread = folder, files, unread
+        self.samples: dict[str, FileSample] = {}
+        self._of_others = {name for name in files if not PACKAGES.isdisjoint(PurePosixPath(name).parts[:-1])}
+        tops = {_top(name) for name in files if name not in self._of_others}
+        self._are_tops_apart = len(tops) <= MOST_TOPS
+        self._groups = self._grouped()
+        self.kind = cache(self._kind)
+        self._repeats_ids = cache(self._finds_repeated_id)
+
+    def _grouped(self) -> dict[tuple[str, str], _Group]:
+        """The files that may be read by their format and, if these are told apart, by sub-folder."""
+        refused: dict[str, str] = {}
+        groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
+        for name, file in self.files.items():
+            if name in self._of_others:
+                why = "packages that others wrote: name their folder alone to learn them"
+                self.unread[name] = (why, size_of(file))
+            elif format_of(name)[0] not in FORMATS:
+                alike = "".join(format_of(name)) or name
+                if alike not in refused:
+                    refused[alike] = no_format(name, file)
+                self.unread[name] = (refused[alike], size_of(file))
+            elif not size_of(file):
+                self.unread[name] = (no_content(file), 0)
+            else:
+                groups[self._place(name), suffix_of(name)].files[name] = file
+        return groups
+
+    def _place(self, name: str) -> str:
+        """The sub-folder of a file, if these are told apart."""
+        return _top(name) if self._are_tops_apart else ""
+
+    def sample(self, seconds: float) -> None:
+        """Samples files of all groups in turn, evenly over each, for so many seconds, but at least a few of
+        each: of tables, which often differ in their columns, as many as there are.
+        """
+        turns, fewest = {}, {}
+        for key, group in self._groups.items():
+            names = list(group.files)
+            every = max(1, len(names) / MOST_FILES)
+            evenly = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
+            # Those that are taken at any rate are spread over all.
+            first = evenly[:: max(1, len(evenly) // FEWEST_FILES)][:FEWEST_FILES]
+            turns[key] = [*first, *(name for name in evenly if name not in first)]
+            fewest[key] = FEWEST_FILES if format_of(names[0])[0] in PROSE else MOST_FILES
+        until = time.monotonic() + seconds
+        for turn in range(MOST_FILES):
+            for key, names in turns.items():
+                if turn < len(names) and (turn < fewest[key] or time.monotonic() < until):
+                    name = names[turn]
+                    self._groups[key].samples[name] = sampled(name, self.files[name])
+        for group in self._groups.values():
+            group.samples = {name: group.samples[name] for name in group.files if name in group.samples}
+            self.samples |= group.samples
+        for name, sample in self.samples.items():
+            if sample.shape is None:
+                self.unread[name] = (sample.problem, size_of(self.files[name]))
+
+    def corpora(self, kind: Callable[[tuple[str, ...]], Kind]) -> tuple[FoundCorpus, ...]:
+        """Files of one shape and one quality profile are a corpus."""
+        alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
+        for group in self._groups.values():
+            for name, shape in group.shapes():
+                alike[self._place(name), shape].append(name)
+        merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
+        kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
+        for (_, shape), together in alike.items():
+            for names in _programs_apart(together, self.files):
+                chosen = kind(tuple(names))
+                merged[shape, chosen.profile].extend(names)
+                kinds[shape, chosen.profile].append(chosen)
+        grouped = [name for group in self._groups.values() for name in group.files]
+        taken: set[str] = set()
+        found = []
+        for (shape, profile), names in sorted(merged.items(), key=lambda item: min(item[1])):
+            own = kinds[shape, profile]
+            chosen = own[0] if len(own) == 1 else kind(tuple(names))
+            name = _name({_top(name) for name in names}, shape, profile, self.folder, taken)
+            paths = tuple(patterns(self.folder, names, [*grouped, *self._of_others]))
+            read = list(self._read(names).values())
+            sizes = [size_of(self.files[name]) for name in names]
+            seconds = ids.MOST_SECONDS / len(merged)
+            repeated = any(one.has_ids for one in read) and self._repeats_ids(tuple(names), shape, seconds)
+            found.append(_corpus(name, paths, shape, chosen, sizes=sizes, read=read, repeats_ids=repeated))
+        return tuple(found)
+
+    def _read(self, names: Sequence[str]) -> dict[str, FileSample]:
+        """The samples of those of the files that can be read."""
+        return {name: one for name in names if (one := self.samples.get(name)) and one.shape}
+
+    def _finds_repeated_id(self, names: Sequence[str], shape: Shape, seconds: float) -> bool:
+        """Whether ids of rows repeat, as far as so many seconds show."""
+        return ids.repeat({name: self.files[name] for name in names}, shape, seconds)
+
+    def _kind(self, names: Sequence[str]) -> Kind:
+        here = self._read(names)
+        texts = [text for sample in here.values() for text in sample.texts]
+        columns = frozenset[str]().union(*(sample.columns for sample in here.values()))
+        plain = [
+            round(size_of(self.files[name]) * sample.text_share)
+            for name, sample in here.items()
+            if sample.shape and sample.shape.is_file
+        ]
+        return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
 
 
 def _top(name: str) -> str:
+    """The sub-folder of a file, empty for one that is in none."""
     parts = PurePosixPath(name).parts
     return parts[0] if len(parts) > 1 else ""
-
-
-def _suffix(name: str) -> str:
-    """As it is written: `.txt`, `.JSONL.gz`."""
-    plain, compression = format_of(name)
-    return name[len(name) - len(plain + compression) :]
-
-
-def _sample(groups: dict[tuple[str, str], _Group], seconds: float) -> int:
-    """Samples files of all groups in turn, evenly over each, for so many seconds, but at least a few of each:
-    of tables, which often differ in their columns, as many as there are. Returns how many.
-    """
-    turns, fewest = {}, {}
-    for key, group in groups.items():
-        names = list(group.files)
-        every = max(1, len(names) / MOST_FILES)
-        evenly = [names[int(place * every)] for place in range(min(len(names), MOST_FILES))]
-        # Those that are taken at any rate are spread over all.
-        first = evenly[:: max(1, len(evenly) // FEWEST_FILES)][:FEWEST_FILES]
-        turns[key] = [*first, *(name for name in evenly if name not in first)]
-        fewest[key] = FEWEST_FILES if format_of(names[0])[0] in PROSE else MOST_FILES
-    number, until = 0, time.monotonic() + seconds
-    for turn in range(MOST_FILES):
-        for key, names in turns.items():
-            if turn < len(names) and (turn < fewest[key] or time.monotonic() < until):
-                group = groups[key]
-                group.samples[names[turn]] = sampled(names[turn], group.files[names[turn]])
-                number += 1
-    for group in groups.values():
-        group.samples = {name: group.samples[name] for name in group.files if name in group.samples}
-    return number
-
-
-def _corpora(
-    folder: Path,
-    groups: dict[tuple[str, str], _Group],
-    apart: bool,
-    left_out: Collection[str],
-    kind: Callable[[tuple[str, ...]], Kind],
-    repeats: Callable[[tuple[str, ...], Shape, float], bool],
-) -> tuple[FoundCorpus, ...]:
-    """Files of one shape and one quality profile are a corpus. `apart`: whether each sub-folder has a kind of
-    its own. `left_out`: files that no glob may match. `repeats`: whether ids of rows repeat, as far
-    as so many seconds show.
-    """
-    files, samples = dict[str, LocalFile](), dict[str, FileSample]()
-    alike: dict[tuple[str, Shape], list[str]] = defaultdict(list)
-    for group in groups.values():
-        files |= group.files
-        samples |= group.samples
-        for name, shape in group.shapes():
-            alike[_top(name) if apart else "", shape].append(name)
-    merged: dict[tuple[Shape, str], list[str]] = defaultdict(list)
-    kinds: dict[tuple[Shape, str], list[Kind]] = defaultdict(list)
-    for (_, shape), together in alike.items():
-        for names in _programs_apart(together, files):
-            chosen = kind(tuple(names))
-            merged[shape, chosen.profile].extend(names)
-            kinds[shape, chosen.profile].append(chosen)
-    taken: set[str] = set()
-    found = []
-    for key, names in sorted(merged.items(), key=lambda item: min(item[1])):
-        chosen = kinds[key][0] if len(kinds[key]) == 1 else kind(tuple(names))
-        name = _name({_top(name) for name in names}, *key, folder, taken)
-        paths = tuple(_patterns(folder, names, [*files, *left_out]))
-        read = [samples[name] for name in names if name in samples and samples[name].shape]
-        sizes = [size_of(files[name]) for name in names]
-        seconds = ids.MOST_SECONDS / len(merged)
-        repeated = any(sample.has_ids for sample in read) and repeats(tuple(names), key[0], seconds)
-        found.append(_corpus(name, paths, key[0], chosen, sizes=sizes, read=read, repeats_ids=repeated))
-    return tuple(found)
 
 
 def _programs_apart(names: Sequence[str], files: Mapping[str, LocalFile]) -> Iterator[Sequence[str]]:
@@ -306,18 +311,6 @@ def _corpus(
     )
 
 
-def _kind(names: Sequence[str], samples: dict[str, FileSample], files: dict[str, LocalFile]) -> Kind:
-    here = {name: samples[name] for name in names if name in samples and samples[name].shape}
-    texts = [text for sample in here.values() for text in sample.texts]
-    columns = frozenset[str]().union(*(sample.columns for sample in here.values()))
-    plain = [
-        round(size_of(files[name]) * sample.text_share)
-        for name, sample in here.items()
-        if sample.shape and sample.shape.is_file
-    ]
-    return kind_of(texts, [format_of(name)[0] for name in here], plain, columns)
-
-
 def _name(tops: set[str], shape: Shape, profile: str, folder: Path, taken: set[str]) -> str:
     """A name for a corpus: that of its only sub-folder, else that of the folder. If the name is taken, the
     format follows it, or for plain text the profile, and then a number.
@@ -334,49 +327,3 @@ def _name(tops: set[str], shape: Shape, profile: str, folder: Path, taken: set[s
         number += 1
     taken.add(unique)
     return unique
-
-
-def _patterns(folder: Path, names: Sequence[str], readable: Sequence[str]) -> Iterator[str]:
-    """Globs that match these files and none of the other `readable` ones, whatever is added later."""
-    chosen = frozenset(names)
-    by_suffix: dict[str, list[str]] = defaultdict(list)
-    for name in readable:
-        by_suffix[_suffix(name)].append(name)
-    root = re.sub("[\udc80-\udcff]", "?", escape(folder.name))
-    root = re.sub("^~", "[~]", root)  # which would stand for a home directory
-    for suffix in dict.fromkeys(map(_suffix, names)):
-        others = by_suffix[suffix]
-        if chosen.issuperset(others):
-            yield f"{root}/**/*{escape(suffix)}"
-            continue
-        yield from (f"{root}/{pattern}" for pattern in _below("", suffix, others, chosen))
-
-
-def _below(place: str, suffix: str, names: Sequence[str], chosen: frozenset[str]) -> Iterator[str]:
-    """Globs that match the `chosen` of the files below a folder and none of the other `names`."""
-    direct = [name for name in names if "/" not in name[len(place) :]]
-    within = _magic(place) if place else ""
-    if not chosen.isdisjoint(direct) and chosen.issuperset(direct):
-        yield f"{within}*{escape(suffix)}"
-    else:
-        yield from (_magic(name) for name in direct if name in chosen)
-    folders: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        if "/" in (rest := name[len(place) :]):
-            folders[f"{place}{rest.partition('/')[0]}/"].append(name)
-    for folder, inside in folders.items():
-        if chosen.issuperset(inside):
-            yield f"{_magic(folder)}**/*{escape(suffix)}"
-        elif not chosen.isdisjoint(inside):
-            yield from _below(folder, suffix, inside, chosen)
-
-
-def _magic(name: str) -> str:
-    """A glob that matches this name. Files are named by their path below the first wildcard, so a wildcard at
-    the beginning keeps the names of files in different sub-folders apart. `listed` writes what is no UTF-8 as
-    `%XX`.
-    """
-    first = escape(name[0]) if name[0] == "[" else f"[{name[0]}]"
-    if re.match(_NOT_UTF8, name):
-        first, name = "*", name[2:]
-    return first + re.sub(_NOT_UTF8, "*", escape(name[1:]))

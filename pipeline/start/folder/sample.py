@@ -246,8 +246,8 @@ def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, l
         return _of_rows(content.rows, encoding, content.separator)
     if not content.texts:
         return None, []
-    end = _end_of_documents("".join(content.texts)) if plain in TEXT else None
     whole = "".join(content.texts)
+    end = _end_of_documents(whole) if plain in TEXT else None
     documents = (
         [whole] if end is None else [one for text in whole.split(end) if (one := text.strip("\n")).strip()]
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.sources.listing import listed
 from pipeline.start.choose import Wishes
-from pipeline.start.folder.look import _patterns
+from pipeline.start.folder.patterns import patterns
 from tests.folders import ENGLISH
 from tests.pipeline.start.test_odd_folders import read
 from tests.pipeline.start.test_start import judged, recipe_of
@@ -27,8 +27,8 @@ def test_any_files_of_a_folder_are_matched_and_no_others(files: list[tuple[str, 
         for name, _ in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(name)
-        patterns = [f"{directory}/{one}" for one in _patterns(folder, chosen, [name for name, _ in files])]
-        found = listed("mine", patterns, lambda _: False) if chosen else {}
+        globs = [f"{directory}/{one}" for one in patterns(folder, chosen, [name for name, _ in files])]
+        found = listed("mine", globs, lambda _: False) if chosen else {}
     assert [*found] == sorted(chosen)
 
 
