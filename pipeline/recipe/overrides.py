@@ -64,17 +64,13 @@ def _complete(corpus: Any, usual: Settings) -> Any:
 
 def _by_name(corpora: list[Any], overrides: Mapping[str, Any]) -> list[Any]:
     """A list of corpora, of which those that `overrides` names are changed."""
-    names = [_name(corpus) for corpus in corpora]
+    names = [short_form(one)[0] if isinstance(one, str) else one.get("name") for one in corpora]
     if unknown := [name for name in overrides if name not in names]:
         raise ValueError(f"corpora.{unknown[0]}: no such corpus; choose from {', '.join(map(str, names))}")
     return [
         merged(_long_form(corpus), overrides[name]) if name in overrides else corpus
         for name, corpus in zip(names, corpora, strict=True)
     ]
-
-
-def _name(corpus: Any) -> Any:
-    return short_form(corpus)[0] if isinstance(corpus, str) else corpus.get("name")
 
 
 def _long_form(corpus: Any) -> Settings:

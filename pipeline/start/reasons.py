@@ -35,6 +35,12 @@ def choices(chosen: Chosen) -> list[Choice]:
     minutes = (
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )
+    against_rote = (
+        ("dropout", length.dropout, "text that is read so often would be learned by heart without it"),
+        ("weight decay", length.weight_decay, "it shrinks the weights, so that less is learned by heart"),
+    )
+    why = "text that is read so often is learned slowly"
+    slowly = Choice("learning rates", f"{length.rates:g} of usual", why)
     return [
         *(choice for reading in chosen.corpora for choice in _of_corpus(reading, chosen.wishes)),
         Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized"),
@@ -47,9 +53,8 @@ def choices(chosen: Chosen) -> list[Choice]:
             or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}",
         ),
         Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
-        *([_of_dropout(length)] if length.dropout else []),
-        *([_of_decay(length)] if length.weight_decay else []),
-        *([_of_rates(length)] if length.rates != 1 else []),
+        *(Choice(about, f"{value:g}", why) for about, value, why in against_rote if value),
+        *([slowly] if length.rates != 1 else []),
         *([_of_gpus(chosen)] if chosen.gpus else []),
         Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
         Choice(
@@ -150,23 +155,6 @@ def _why_size(length: Length) -> str:
     if length.is_for_repeats:
         return f"{shape}: there is time for several passes, in which a smaller model would learn less"
     return f"{shape}, the largest that sees {size.tokens_a_parameter} tokens for each parameter of its blocks"
-
-
-def _of_dropout(length: Length) -> Choice:
-    why = "text that is read so often would be learned by heart without it"
-    return Choice("dropout", f"{length.dropout:g}", why)
-
-
-def _of_decay(length: Length) -> Choice:
-    return Choice(
-        "weight decay", f"{length.weight_decay:g}", "it shrinks the weights, so that less is learned by heart"
-    )
-
-
-def _of_rates(length: Length) -> Choice:
-    return Choice(
-        "learning rates", f"{length.rates:g} of usual", "text that is read so often is learned slowly"
-    )
 
 
 def _of_gpus(chosen: Chosen) -> Choice:

@@ -62,7 +62,10 @@ def too_little(corpora: Iterable[FoundCorpus], recipe: Recipe) -> str | None:
         return None
     files, size = (sum(numbers) for numbers in zip(*((one.files, one.bytes) for one in corpora), strict=True))
     lost = {what: reasons for what, reasons in left.lost.items() if reasons}
-    parts = [f"{reasons.total():,} {what} ({_most_frequent(reasons)})" for what, reasons in lost.items()]
+    parts = []
+    for what, reasons in lost.items():
+        most = ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(REASONS_SHOWN))
+        parts.append(f"{reasons.total():,} {what} ({most})")
     parts += [f"none of {name} can be used" for name in left.emptied]
     rest = f"{left.rest:,} to learn and to hold out"
     if left.learned is not None:
@@ -112,10 +115,6 @@ def _last_version(store: Store, key: Key) -> Version | None:
     with suppress(PipelineError):
         return store.current(key)
     return None
-
-
-def _most_frequent(reasons: Counter[str]) -> str:
-    return ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(REASONS_SHOWN))
 
 
 def _count_left(recipe: Recipe) -> _Left:

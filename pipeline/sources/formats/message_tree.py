@@ -63,15 +63,11 @@ def without_thoughts(messages: Any) -> Any:
     if not isinstance(messages, list):
         return messages
     return [
-        {**one, "content": [part for part in one["content"] if not _is_thought(part)]}
+        {**one, "content": [part for part in one["content"] if _mapping(part).get("type") != "thinking"]}
         if isinstance(one, Mapping) and isinstance(one.get("content"), list)
         else one
         for one in messages
     ]
-
-
-def _is_thought(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "thinking"
 
 
 def _rank(message: Mapping[str, Any]) -> float:

@@ -55,7 +55,7 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
             Reason.BROKEN_RECORD, f"the content coding {coding!r} needs brotli: run {install('web')}"
         ) from None
     except (zlib.error, zstandard.ZstdError, ValueError, RuntimeError) as error:
-        if not magic and _is_text(content):
+        if not magic and content.lstrip().startswith(b"<") and b"\0" not in content:  # it is text
             return content
         raise ContentError(
             Reason.BROKEN_RECORD, f"the content coding {coding!r} cannot be undone: {error}"
@@ -63,10 +63,6 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
     if len(found) > limit:
         raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
     return found
-
-
-def _is_text(content: bytes) -> bool:
-    return content.lstrip().startswith(b"<") and b"\0" not in content
 
 
 def _inflated(content: bytes, limit: int, window: int) -> bytes:

@@ -71,7 +71,8 @@ class PageExtractor:
             status = self._ended()
             if status == -signal.SIGPROF:
                 return Reason.PAGE_TOOK_TOO_LONG, f"no text after {self._seconds} s of processor time"
-            return Reason.PAGE_BROKE_EXTRACTION, f"the extraction ended with {_named(status)}"
+            ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+            return Reason.PAGE_BROKE_EXTRACTION, f"the extraction ended with {ended}"
 
     def _ended(self) -> int:
         assert self._worker and self._worker.stdout and self._worker.stdin
@@ -98,7 +99,3 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
     if len(content) < size:
         raise EOFError
     return content
-
-
-def _named(status: int) -> str:
-    return signal.Signals(-status).name if status < 0 else f"exit status {status}"

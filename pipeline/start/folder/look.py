@@ -163,7 +163,9 @@ class _Files:
         self._are_tops_apart = len(tops) <= MOST_TOPS
         self._groups = self._grouped()
         self.kind = cache(self._kind)
-        self._repeats_ids = cache(self._finds_repeated_id)
+        self._repeats_ids = cache(
+            lambda names, shape, seconds: ids.repeat({name: files[name] for name in names}, shape, seconds)
+        )
 
     def _grouped(self) -> dict[tuple[str, str], _Group]:
         """The files that may be read by their format and, if these are told apart, by sub-folder."""
@@ -245,10 +247,6 @@ class _Files:
     def _read(self, names: Sequence[str]) -> dict[str, FileSample]:
         """The samples of those of the files that can be read."""
         return {name: one for name in names if (one := self.samples.get(name)) and one.shape}
-
-    def _finds_repeated_id(self, names: Sequence[str], shape: Shape, seconds: float) -> bool:
-        """Whether ids of rows repeat, as far as so many seconds show."""
-        return ids.repeat({name: self.files[name] for name in names}, shape, seconds)
 
     def _kind(self, names: Sequence[str]) -> Kind:
         here = self._read(names)

@@ -42,11 +42,7 @@ def _some_of(names: Sequence[str]) -> str:
     firsts = {PurePosixPath(name).suffix or name: name for name in reversed(names)}
     shown = [*reversed(firsts.values())][:NAMES_SHOWN] if len(names) > NAMES_SHOWN else names
     more = [f"and {counted(len(names) - len(shown), 'more files')}"] if len(names) > len(shown) else []
-    return " ".join([", ".join(map(_printable, shown)), *more])
-
-
-def _printable(name: str) -> str:
-    return name if name.isprintable() else ascii(name)
+    return " ".join([", ".join(name if name.isprintable() else ascii(name) for name in shown), *more])
 
 
 def no_content(file: LocalFile) -> str:

@@ -119,7 +119,10 @@ def _push(store: Store, page: Path) -> Path:
 
 def _write(folder: Path, facts: Mapping[str, Any]) -> Path:
     """Returns the page, which is written first: by the record, a killed process knows what is left to do."""
-    rows = "".join(f"<tr><th>{escape(name)}<td>{_cell(value)}" for name, value in facts.items())
+    written = {
+        name: one if isinstance(one, str) else json.dumps(one, indent=1) for name, one in facts.items()
+    }
+    rows = "".join(f"<tr><th>{escape(name)}<td><pre>{escape(text)}</pre>" for name, text in written.items())
     style = "body{font:14px sans-serif}th{text-align:left;vertical-align:top}pre{margin:0}"
     head = f"<!doctype html><meta charset=utf-8><title>Removal</title><style>{style}</style>"
     told = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(facts))
@@ -158,7 +161,3 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
 
 def _held(versions: Collection[str], runs: Collection[str]) -> str:
     return f"{counted(len(versions), 'stored versions')} and {counted(len(runs), 'training runs')}"
-
-
-def _cell(value: Any) -> str:
-    return f"<pre>{escape(value if isinstance(value, str) else json.dumps(value, indent=1))}</pre>"
