@@ -53,5 +53,5 @@ def _print_ready_made() -> None:
         print(f"{line}\n    {entry.about}")
     print(
         "\nList a corpus in a recipe under `corpora`: `- NAME`, `- NAME:N` for its first N documents, or "
-        "`- OWNER/NAME` for any data set on the Hub."
+        "`- OWNER/NAME` for any data set on the hub."
     )

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenizer",
         metavar="T",
         required=True,
-        help="a tokenizer.json, a directory that contains one, or the name of a repository on the Hub",
+        help="a tokenizer.json, a directory that contains one, or the name of a repository on the hub",
     )
     for option, verb, key in (("--begin-of-text", "begins", "bos"), ("--end-of-text", "ends", "eos")):
         parser.add_argument(

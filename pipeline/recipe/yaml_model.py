@@ -155,7 +155,7 @@ class RecipeSettings(Params):
     @field_validator("corpora", mode="before")
     @classmethod
     def _short_forms(cls, value: Any) -> Any:
-        """`- tinystories:1000`: a ready-made corpus or a data set on the Hub, and how many documents."""
+        """`- tinystories:1000`: a ready-made corpus or a data set on the hub, and how many documents."""
         if not isinstance(value, list | tuple):
             return value
         try:

@@ -1,1 +1,1 @@
-"""Data sets of the Hugging Face Hub, and the catalog of ready-made corpora."""
+"""Data sets of the Hugging Face hub, and the catalog of ready-made corpora."""

@@ -18,8 +18,8 @@ TABLE = Path(__file__).with_name("ready_made.yaml")
 
 @dataclass(frozen=True)
 class ReadyMade:
-    """A data set of the Hub with its settings. `documents`, `bytes` of text and `card_license` are those of
-    its card; `license` names the licenses as the Hub does.
+    """A data set of the hub with its settings. `documents`, `bytes` of text and `card_license` are those of
+    its card; `license` names the licenses as the hub does.
     """
 
     name: str
@@ -41,7 +41,7 @@ def ready_made() -> tuple[ReadyMade, ...]:
 
 
 def licenses(corpus: Mapping[str, Any]) -> list[str]:
-    """The licenses of a corpus, given as a recipe dumps it, in the Hub's names: its own setting, else those
+    """The licenses of a corpus, given as a recipe dumps it, in the hub's names: its own setting, else those
     of a ready-made corpus. Empty if they are not known.
     """
     if named := corpus.get("license"):
@@ -51,7 +51,7 @@ def licenses(corpus: Mapping[str, Any]) -> list[str]:
 
 
 def short_form(text: str) -> tuple[str, HubConfig]:
-    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made corpus, or a data set of the Hub
+    """The corpus's name and source for `NAME` or `NAME:N`: a ready-made corpus, or a data set of the hub
     by its full name. N is `max_documents`.
 
     Raises SourceError for any other name.
@@ -86,5 +86,6 @@ def _source(name: str) -> HubConfig:
     there_are = f"there are {', '.join(entry.name for entry in ready_made())}"
     hint = did_you_mean(name.lower(), known, there_are)
     raise SourceError(
-        f"corpus {name!r} is neither a ready-made corpus ({hint}) nor a Hub data set, whose name has a '/'"
+        f"corpus {name!r} is neither a ready-made corpus ({hint}) nor a data set of the hub, whose "
+        "name has a '/'"
     )

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, streamed file by file at one commit."""
+"""Data sets of the Hugging Face hub, streamed file by file at one commit."""
 
 import os
 import re
@@ -90,12 +90,12 @@ class HubConfig(Columns):
 
 @dataclass(frozen=True)
 class HubSource:
-    """One unit per data file, fingerprinted by the content hash of the Hub. With `max_documents`, one unit
+    """One unit per data file, fingerprinted by the content hash of the hub. With `max_documents`, one unit
     for all files, because what a file gives then depends on the files before it.
 
     A unit is read at its own commit, even if the branch has moved since. Files are streamed in ranges of a
     few megabytes, and a range that breaks off is requested again, so the data set is held neither on disk
-    nor in memory. With HF_HUB_OFFLINE, files come from the cache of the Hub.
+    nor in memory. With HF_HUB_OFFLINE, files come from the cache of the hub.
     """
 
     corpus: str
@@ -171,14 +171,14 @@ class HubSource:
             at = f"at revision {self.config.revision!r} " if self.config.revision else ""
             raise self._failed(f"{at}cannot be found", error) from error
         except Exception as error:  # the errors of the HTTP library, whose classes change between versions
-            what = f"cannot be found: the Hub at {HfApi().endpoint} does not answer"
+            what = f"cannot be found: the hub at {HfApi().endpoint} does not answer"
             raise self._failed(what, error) from error
         if commit is None:
             raise self._error("has no commit to read")
         return str(commit)
 
     def _cached(self, revision: str | None) -> Path:
-        """The folder of a revision in the cache of the Hub; its name is the commit."""
+        """The folder of a revision in the cache of the hub; its name is the commit."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -187,7 +187,7 @@ class HubSource:
             return Path(snapshot_download(self.config.name, **where))
         except (LocalEntryNotFoundError, HFValidationError) as error:
             message = (
-                "is not in the cache of the Hub, and HF_HUB_OFFLINE is set; download it once while online: "
+                "is not in the cache of the hub, and HF_HUB_OFFLINE is set; download it once while online: "
                 "hf download --repo-type dataset"
             )
             raise OfflineError(str(self._error(f"{message} {self.config.name}"))) from error
@@ -239,7 +239,7 @@ class HubSource:
         return inside[1]
 
     def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
-        """Each file's bytes and content hash on the Hub; elsewhere 0 bytes and the commit for a hash."""
+        """Each file's bytes and content hash on the hub; elsewhere 0 bytes and the commit for a hash."""
         from huggingface_hub import HfApi
 
         if _offline():
@@ -281,7 +281,7 @@ def _opening(builder: "DatasetBuilder") -> Opening:
 
 
 def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
-    """One data file, opened with all the settings of the data set's card. Asks the Hub for that file only.
+    """One data file, opened with all the settings of the data set's card. Asks the hub for that file only.
 
     `datasets` notes the columns of a file in the state, and reads no file with others by that state: a copy.
     """
@@ -338,7 +338,7 @@ def _read(stream: "IterableDataset", reader: RowReader) -> Iterator[pa.RecordBat
 
 
 def _persistently(ask: Callable[[], T]) -> T:
-    """What the Hub answers, once it is no longer busy. It answers 429 to those who ask often."""
+    """What the hub answers, once it is no longer busy. It answers 429 to those who ask often."""
     return persistently(ask, is_final=lambda error: not is_busy(error))
 
 

@@ -1,4 +1,4 @@
-"""An existing tokenizer: reads its files from this machine or from the Hub."""
+"""An existing tokenizer: reads its files from this machine or from the hub."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
     if source.startswith((".", "/", "~")) or source.endswith(".json") or source.count("/") > 1:
         raise TokenizerError(
             f"tokenizer: {params.path} does not exist: name a tokenizer.json, a directory that holds one, or "
-            "a tokenizer on the Hub"
+            "a tokenizer on the hub"
         )
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
@@ -74,7 +74,7 @@ def _from_hub(params: ExistingTokenizer) -> tuple[str, str | None]:
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         at = f" at revision {params.revision!r}" if params.revision else ""
         raise TokenizerError(
-            f"tokenizer: {source!r} is neither a local path nor a tokenizer on the Hub: its {TOKENIZER}{at} "
+            f"tokenizer: {source!r} is neither a local path nor a tokenizer on the hub: its {TOKENIZER}{at} "
             f"cannot be downloaded: {refusal(error)}"
         ) from error
 

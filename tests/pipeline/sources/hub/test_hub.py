@@ -238,7 +238,7 @@ def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> No
 
 
 def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
-    assert "the Hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
+    assert "the hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
 
 
 def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(

@@ -69,7 +69,7 @@ def test_what_cuts_or_fills_texts_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_name_that_the_hub_does_not_know_is_said(hub: Hub) -> None:
-    said = r"'org/none' is neither a local path nor a tokenizer on the Hub: its tokenizer\.json"
+    said = r"'org/none' is neither a local path nor a tokenizer on the hub: its tokenizer\.json"
     with pytest.raises(bpe.TokenizerError, match=said):
         fetched(**{"from": "org/none"})
 
