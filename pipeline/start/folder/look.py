@@ -229,20 +229,43 @@ class _Files:
                 chosen = kind(tuple(names))
                 merged[shape, chosen.profile].extend(names)
                 kinds[shape, chosen.profile].append(chosen)
-        grouped = [name for group in self._groups.values() for name in group.files]
+        seconds = ids.MOST_SECONDS / max(1, len(merged))
         taken: set[str] = set()
         found = []
         for (shape, profile), names in sorted(merged.items(), key=lambda item: min(item[1])):
             own = kinds[shape, profile]
             chosen = own[0] if len(own) == 1 else kind(tuple(names))
             name = _name({_top(name) for name in names}, shape, profile, self.folder, taken)
-            paths = tuple(patterns(self.folder, names, [*grouped, *self._of_others]))
-            read = list(self._read(names).values())
-            sizes = [size_of(self.files[name]) for name in names]
-            seconds = ids.MOST_SECONDS / len(merged)
-            repeated = any(one.has_ids for one in read) and self._repeats_ids(tuple(names), shape, seconds)
-            found.append(_corpus(name, paths, shape, chosen, sizes=sizes, read=read, repeats_ids=repeated))
+            found.append(self._corpus(name, names, shape, chosen, seconds))
         return tuple(found)
+
+    def _corpus(
+        self, name: str, names: Sequence[str], shape: Shape, kind: Kind, seconds: float
+    ) -> FoundCorpus:
+        """The corpus of these files. Ids that repeat are looked for during so many seconds."""
+        readable = [one for group in self._groups.values() for one in group.files]
+        read = list(self._read(names).values())
+        sizes = [size_of(self.files[name]) for name in names]
+        text_bytes = round(sum(sizes) * sum(sample.text_share for sample in read) / max(len(read), 1))
+        lengths = sorted(len(text.encode("utf-8", "replace")) for sample in read for text in sample.texts)
+        mean = max(1.0, sum(lengths) / max(len(lengths), 1))
+        first = [text for sample in read for text in sample.texts[:FIRST_TEXTS]]
+        have_ids = any(sample.has_ids for sample in read)
+        return FoundCorpus(
+            name=name,
+            paths=tuple(patterns(self.folder, names, [*readable, *self._of_others])),
+            shape=shape,
+            kind=kind,
+            files=len(sizes),
+            bytes=sum(sizes),
+            text_bytes=text_bytes,
+            longest=max(sizes),
+            long_document=lengths[-1 - len(lengths) // 50],
+            edits=edits_of(first) if shape.format == "text" else (),
+            documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
+            blank=max((sample.blank for sample in read), default=0.0),
+            repeats_ids=have_ids and self._repeats_ids(tuple(names), shape, seconds),
+        )
 
     def _read(self, names: Sequence[str]) -> dict[str, FileSample]:
         """The samples of those of the files that can be read."""
@@ -275,38 +298,6 @@ def _programs_apart(names: Sequence[str], files: Mapping[str, LocalFile]) -> Ite
         sides[is_program].append(name)
         sizes[is_program] += size_of(files[name])
     yield from sides if all(sides) and min(sizes) >= LEAST_APART * sum(sizes) else [names]
-
-
-def _corpus(
-    name: str,
-    paths: tuple[str, ...],
-    shape: Shape,
-    kind: Kind,
-    *,
-    sizes: Sequence[int],
-    read: Sequence[FileSample],
-    repeats_ids: bool,
-) -> FoundCorpus:
-    """A corpus of files with these `sizes`, of which some were `read`."""
-    text_bytes = round(sum(sizes) * sum(sample.text_share for sample in read) / max(len(read), 1))
-    lengths = sorted(len(text.encode("utf-8", "replace")) for sample in read for text in sample.texts)
-    mean = max(1.0, sum(lengths) / max(len(lengths), 1))
-    first = [text for sample in read for text in sample.texts[:FIRST_TEXTS]]
-    return FoundCorpus(
-        name=name,
-        paths=paths,
-        shape=shape,
-        kind=kind,
-        files=len(sizes),
-        bytes=sum(sizes),
-        text_bytes=text_bytes,
-        longest=max(sizes),
-        long_document=lengths[-1 - len(lengths) // 50],
-        edits=edits_of(first) if shape.format == "text" else (),
-        documents=len(sizes) if shape.is_file else max(len(lengths), round(text_bytes / mean)),
-        blank=max((sample.blank for sample in read), default=0.0),
-        repeats_ids=repeats_ids,
-    )
 
 
 def _name(tops: set[str], shape: Shape, profile: str, folder: Path, taken: set[str]) -> str:
