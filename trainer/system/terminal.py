@@ -2,9 +2,10 @@
 time left, that is painted again five times a second and gone at the end. Elsewhere it is a plain line for
 what takes longer than a moment.
 
-A program calls `begin`; without that, as in worker processes, nothing is shown. The line is on standard
-error. While there is one, standard error is a pipe: what a library or a child process writes there is printed
-above the line instead of in the middle of it. So is standard output in a program that has no result to print.
+A program calls `begin`, or `say_through` for a log alone; without these, as in worker processes, nothing is
+shown. The line is on standard error. While there is one, standard error is a pipe: what a library or a child
+process writes there is printed above the line instead of in the middle of it. So is standard output in a
+program that has no result to print.
 A program that runs another one shows in its own line what that one relays: see RELAY_VARIABLE.
 """
 
@@ -364,8 +365,8 @@ def next_stage() -> None:
 
 
 def say_through(say: Callable[[str], None]) -> None:
-    """Lets a thread call `say` with the name of work that takes a while, where there is no terminal."""
-    _screen.say = say
+    """Lets a thread call `say` with the name of work that takes a while, unless a terminal shows it."""
+    _screen.on, _screen.say = True, say
 
 
 def stderr() -> int:

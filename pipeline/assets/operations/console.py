@@ -44,6 +44,7 @@ UNWRITTEN = (  # as SQLite says it
 )
 STOPPED = "stopped: what is complete is kept, run the job again to resume"
 SECONDS_TO_SHOW = 5
+log = logging.getLogger(__name__)
 _stopped: set[str | None] = set()  # runs that have said so
 _NO_NEWS = (
     "Dependencies for step ",
@@ -73,11 +74,15 @@ def use_by_default() -> None:
 
 
 def show_activities() -> None:
-    """`dagster job execute` shows what it does from now on. The UI shows what other processes do."""
+    """Shows from now on what takes a while: `dagster job execute` in the terminal, a run that the UI or a
+    sensor started in its log.
+    """
+    compiling.announce()
     if "dagster" in Path(sys.argv[0]).parts[-2:] and "execute" in sys.argv:
         terminal.say_through(lambda what: print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr))
         terminal.begin("preparing the run")
-        compiling.announce()
+    else:
+        terminal.say_through(log.info)
 
 
 def keep_output_to_the_end() -> None:

@@ -7,16 +7,26 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 from pipeline.assets.asset import StoppedError
-from pipeline.assets.operations.console import _message, console, explain_on_exit, keep_output_to_the_end
+from pipeline.assets.operations.console import (
+    _message,
+    console,
+    explain_on_exit,
+    keep_output_to_the_end,
+    show_activities,
+)
 from pipeline.dagster_internals import compute_logs
 from pipeline.recipe.recipe import RecipeError
+from pipeline.stages import compiled
+from trainer.system import terminal
 
 
 def wrapped(error: Exception) -> dg.DagsterUserCodeExecutionError:
@@ -27,6 +37,7 @@ def wrapped(error: Exception) -> dg.DagsterUserCodeExecutionError:
 
 
 ROOT = Path(__file__).parents[3]
+LOGS = yaml.safe_load((ROOT / "dagster_home/dagster.yaml").read_text())["python_logs"]
 STOPPED = "stopped: what is complete is kept, run the job again to resume\n"
 
 
@@ -282,3 +293,21 @@ with dg.DagsterInstance.ephemeral() as instance:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "went on" not in done.stdout
     assert "DagsterExecutionInterruptedError" in done.stderr
+
+
+def test_a_run_of_the_ui_says_in_its_log_that_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "_screen", terminal._Screen())
+    monkeypatch.setattr(compiled, "announced", compiled.announced)
+    show_activities()
+
+    @dg.asset
+    def dedup() -> None:
+        with compiled.announced("dedup"):
+            time.sleep(2)
+
+    with dg.instance_for_test(overrides={"python_logs": LOGS}) as instance:
+        run = dg.materialize([dedup], instance=instance).run_id
+        said = [entry for entry in instance.all_logs(run) if "compiling" in entry.user_message]
+    assert [(entry.step_key, entry.user_message) for entry in said] == [
+        ("dedup", "compiling kernels: dedup (first run on this machine only)")
+    ]
