@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import date
-from http.client import INTERNAL_SERVER_ERROR, TOO_MANY_REQUESTS, responses
+from http.client import CONFLICT, INTERNAL_SERVER_ERROR, PRECONDITION_FAILED, TOO_MANY_REQUESTS, responses
 from pathlib import Path
 
 from pipeline.steps.export import croissant
@@ -13,11 +13,24 @@ from pipeline.store.errors import PipelineError, first_line
 from trainer.config.model_files import CONFIG
 from trainer.system.durable import read_json, write_atomically
 
-REFUSED = (401, 403, 404)  # HTTP's statuses; the hub hides what a token may not see
+# HTTP's statuses. The hub hides what a token may not see, and says when others write at the same time.
+REFUSED = (401, 403, 404)
+BUSY = (CONFLICT, PRECONDITION_FAILED, TOO_MANY_REQUESTS)
+# What readers of a model would take beside its files, or instead of them.
+OTHER_MODEL = (
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "adapter_config.json",
+    "adapter_model.safetensors",
+    "chat_template*.jinja",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
 
 
 def push(model: Path, repository: str, public: bool) -> str:
     """Uploads the files of an export, with card and lineage, in one commit, and returns the commit's address.
+    Weights, adapters and templates of another model are gone from that commit; all other files stay.
 
     A new repository is private unless `public`. The token is the hub's own: HF_TOKEN, or the file that
     `hf auth login` writes. Raises PipelineError.
@@ -36,7 +49,7 @@ def push(model: Path, repository: str, public: bool) -> str:
         )
     check_whole(model)
     message = f"{lineage['recipe']['name']}, {lineage['training']['tokens']:,} tokens, {model.name}"
-    return _upload(model, repository, public, message=message)
+    return _upload(model, repository, public, message=message, old=OTHER_MODEL)
 
 
 def push_documents(exported: Path, repository: str, public: bool) -> str:
@@ -100,6 +113,7 @@ def _why(error: Exception) -> str:
         said += f": {status} {responses.get(status, '')}".rstrip()
     if status in REFUSED:
         return f"{said}. HF_TOKEN, or the token of `hf auth login`, must allow writing there"
-    if status == TOO_MANY_REQUESTS or status >= INTERNAL_SERVER_ERROR:
+    unreached = not status and not isinstance(error, OSError | ValueError)  # an error of the HTTP library
+    if unreached or status in BUSY or status >= INTERNAL_SERVER_ERROR:
         return f"{said}. Repeat the command later: large files that have arrived are not sent again"
     return said

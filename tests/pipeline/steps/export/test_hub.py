@@ -127,6 +127,7 @@ def test_a_wrong_token_is_one_sentence_without_the_token(push: Push) -> None:
     [
         ("commit", 429, "Repeat the command later"),
         ("commit", 500, "Repeat the command later"),
+        ("commit", 412, "Repeat the command later"),
         ("/upload/", 413, f": 413 {HTTPStatus(413).phrase}"),
     ],
 )
@@ -139,6 +140,22 @@ def test_a_hub_that_refuses_files_is_told_with_the_status_and_the_next_push_arri
     assert failed == 2 and said in line and str(status) in line and TOKEN not in message
     hub.refusals = {}
     assert push()[0] == 0 and "model.safetensors" in hub.files["me/tiny"]
+
+
+def test_a_hub_that_is_not_reached_is_told_with_what_to_do(hub: UploadHub, push: Push) -> None:
+    hub.shutdown()
+    hub.server_close()
+    status, said = push()
+    assert status == 2 and "refused. Repeat the command later" in said
+
+
+def test_what_an_earlier_model_left_is_not_read_beside_the_new_one(hub: UploadHub, push: Push) -> None:
+    others = ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "chat_template.jinja")
+    own = dict.fromkeys(("notes.txt", ".gitattributes", "gguf/model.gguf"), b"own")
+    hub.private["me/tiny"] = True
+    hub.files["me/tiny"] = dict.fromkeys((*others, "adapter_config.json", "README.md"), b"old") | own
+    assert push()[0] == 0
+    assert hub.files["me/tiny"] == own | {name: FILES[name] for name in FILES if name != "manifest.json"}
 
 
 @pytest.mark.parametrize("repository", ["me/tiny/model", "me tiny", "me/..", "me/"])
