@@ -15,13 +15,13 @@ from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.fingerprint import HASH_SHOWN
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
 from trainer.system.durable import read_json
 from trainer.system.history import MANIFEST, RunHistory, reported, step_name
 
-SHOWN = 12  # characters of a version
 BRANCHES = "trainings that continued from here"
 WIDTH = 76  # characters of a line that the page shows whole
 FIGURES = {
@@ -335,8 +335,8 @@ def _epochs(checkpoint: Checkpoint, name: str) -> dict[str, str | int | float]:
     raw = assets[keys.raw(name)]
     return {
         "corpus": name,
-        "raw": raw["data_version"][:SHOWN],
-        "revision": raw["inputs"].get("revision", "-")[:SHOWN],
+        "raw": raw["data_version"][:HASH_SHOWN],
+        "revision": raw["inputs"].get("revision", "-")[:HASH_SHOWN],
         "train tokens": assets[keys.token_shards(name)]["counts"]["train_tokens"],
         "epochs until then": round(checkpoint.epochs(name), 4),
     }

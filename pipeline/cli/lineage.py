@@ -21,6 +21,7 @@ from pipeline.steps.lineage.record import described_commit
 from pipeline.steps.model.batch_rows import Row, global_batch_rows
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import holding
+from pipeline.store.fingerprint import HASH_SHOWN
 from pipeline.store.forgotten import among
 from pipeline.store.keys import Key
 from pipeline.store.manifest import breakdown
@@ -29,7 +30,6 @@ from trainer.system import terminal
 from trainer.system.wording import counted
 
 LABEL = 13  # characters of the labels on the left
-SHOWN = 12  # characters of a version
 Entries = Iterable[tuple[str, str]]  # labels, and texts
 _wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)  # a path is never cut
 
@@ -193,7 +193,7 @@ def _corpus(checkpoint: Checkpoint, corpus: Mapping[str, Any]) -> Entries:
 
 
 def _stage(asset: Mapping[str, Any]) -> str:
-    return f"{asset['data_version'][:SHOWN]}, {asset['code_version']}: {_counts(asset['counts'])}"
+    return f"{asset['data_version'][:HASH_SHOWN]}, {asset['code_version']}: {_counts(asset['counts'])}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -249,7 +249,7 @@ def _sightings(sightings: Sequence[Sighting], answer: Sequence[dict[str, Any]], 
             "checkpoint": one["checkpoint"],
             "tokens": f"{one['tokens']:,}",
             "epochs": f"{one['epochs']:.3f}",
-            **{name: one.get(name, "-")[:SHOWN] for name in ("raw", "source", "revision")},
+            **{name: one.get(name, "-")[:HASH_SHOWN] for name in ("raw", "source", "revision")},
         }
         for one in answer
     ]

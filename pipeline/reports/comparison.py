@@ -152,8 +152,8 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     if len(set(shown)) < len(shown):  # then their paths tell them apart
         shown = [str(run.path) for run in histories]
     return [
-        _so_far(run, name=name, settings=differing, text=text)
-        for run, name, differing, text in zip(histories, shown, settings, texts, strict=True)
+        _so_far(run, name=name, settings=own, text=text)
+        for run, name, own, text in zip(histories, shown, settings, texts, strict=True)
     ]
 
 
@@ -179,11 +179,11 @@ def _so_far(run: RunHistory, *, name: str, settings: str, text: str) -> Outcome:
     return Outcome(
         name,
         settings,
-        tokens[-1] / run.config["training"]["max_tokens"],
-        tokens[-1],
-        last.get("loss"),
-        last.get("bits_per_byte"),
-        text,
+        done=tokens[-1] / run.config["training"]["max_tokens"],
+        tokens=tokens[-1],
+        loss=last.get("loss"),
+        bits_per_byte=last.get("bits_per_byte"),
+        held_out=text,
         seconds=spent(run.path) or seconds[-1],
         curve=curve,
         run=run.name,

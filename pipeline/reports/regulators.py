@@ -15,8 +15,9 @@ from pipeline.sources.hub.catalog import ready_made
 from pipeline.sources.listing import is_url
 from pipeline.steps.lineage.checkpoints import Checkpoint
 from pipeline.steps.model import funnel
-from pipeline.steps.model.model_card import SHOWN, SOURCES, base_name
+from pipeline.steps.model.model_card import SOURCES, base_name
 from pipeline.store import keys
+from pipeline.store.fingerprint import HASH_SHOWN
 from pipeline.store.manifest import breakdown
 
 FIELDS = Path(__file__).with_name("regulators.yaml")
@@ -44,7 +45,7 @@ def source(lineage: Mapping[str, Any], corpus: Mapping[str, Any]) -> list[str]:
     known = {(it.source.name, it.source.config): it.card_license for it in ready_made()}
     license = corpus.get("license") or known.get((settings.get("name"), settings.get("config")), "unknown")
     place = ", ".join([SOURCES.get(settings["kind"], "Hugging Face hub"), *names])
-    return [place, raw["inputs"].get("revision", "none"), license, raw["data_version"][:SHOWN]]
+    return [place, raw["inputs"].get("revision", "none"), license, raw["data_version"][:HASH_SHOWN]]
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 READ_SIZE = 1 << 20
+HASH_SHOWN = 12  # characters
 
 
 def canonical_json(value: Any) -> str:

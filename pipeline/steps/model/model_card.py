@@ -12,13 +12,13 @@ from pipeline.steps.model.funnel import BYTES, DOCUMENTS, TOKENS, of_lineage
 from pipeline.steps.model.markdown import fenced, table
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
+from pipeline.store.fingerprint import HASH_SHOWN
 from trainer.config import ModelConfig, TrainingConfig
 from trainer.system.wording import shell_word
 
 FUNNEL = (*DOCUMENTS, *BYTES, *TOKENS)
 CONTINUES = "It continues text; it was not taught to\nanswer questions or to follow instructions."
 ANSWERS = "It was taught by\nconversations to answer, and its facts are no better than those of its size."
-SHOWN = 12  # characters of a hash
 SOURCES = {
     "python_docs": "docstrings of Python and its packages",
     "python_questions": "questions about the functions of Python's packages",
@@ -146,7 +146,7 @@ def _base_paragraph(lineage: Mapping[str, Any]) -> str:
         if not (base := base_name(one.lineage)):
             break
         weights, known = one.lineage.get("pretrained", {}), one.base
-        revision, content = weights.get("revision"), weights.get("sha256", "")[:SHOWN]
+        revision, content = weights.get("revision"), weights.get("sha256", "")[:HASH_SHOWN]
         which = f" at revision {revision}" if revision else f" (sha256 {content}...)" if content else ""
         if known:
             corpora = ", ".join(name for name, seen in known.corpus_tokens.items() if seen)
