@@ -102,13 +102,13 @@ def wanted(text: str) -> tuple[NamedBenchmark, ...]:
         for one in text.split(",")
     ]
     try:
-        wanted = EvaluationParams.model_validate({"benchmarks": entries}).benchmarks
+        found = EvaluationParams.model_validate({"benchmarks": entries}).benchmarks
     except ValidationError as error:
         said = requirement(error.errors()[0])
         raise UsageError(f"--on {text}: {said}; a file of questions ends in .jsonl") from None
-    for one in wanted:
+    for one in found:
         one.check()
-    return wanted
+    return found
 
 
 def _name(file: Path) -> str:

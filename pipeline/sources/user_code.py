@@ -85,10 +85,10 @@ class PythonSource:
                 why = f"the text is {kind_of(document.text)}"
                 batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, why)
             else:
-                place, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
+                code, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
                 name = own_id(document.id)
-                given = SourceDocument(name, document.text, row, place, document.url, metadata)
-                batches.add(place, given)
+                given = SourceDocument(name, document.text, row, code, document.url, metadata)
+                batches.add(code, given)
                 yield from batches.full()
         yield from batches.rest()
 

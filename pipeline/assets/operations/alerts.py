@@ -129,8 +129,8 @@ def low_disk(directory: Path) -> str:
 
 def _figures(metadata: Mapping[str, Any]) -> str:
     figures = [form.format(metadata[name]) for name, form in FACTS.items() if name in metadata]
-    time = took(HOUR * metadata["hours"])
-    effort = f"{metadata['tokens']:,} tokens in {time}, {metadata['tokens/s']:,} tokens/s"
+    lasted = took(HOUR * metadata["hours"])
+    effort = f"{metadata['tokens']:,} tokens in {lasted}, {metadata['tokens/s']:,} tokens/s"
     cost = [f"{metadata['cost USD']:.2f} USD"] if "cost USD" in metadata else []
     return ", ".join([*figures, effort, *cost])
 

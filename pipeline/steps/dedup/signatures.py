@@ -148,7 +148,7 @@ class Runs:
 def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Part:
     counts = {"documents": 0, "truncated": 0}
     exact, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-    keys = [np.zeros((0, params.bands), np.uint64)]
+    of_bands = [np.zeros((0, params.bands), np.uint64)]
     schema = pa.schema([dedup.signature_schema(params).field(name) for name in SCALARS])
     with PartWriter(directory, task.name, {"signatures": schema}) as writer:
         for batch in kept_batches(task.inputs[0], list(task.inputs[1:]), ["id", "text"]):
@@ -157,10 +157,10 @@ def _sign_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
             first = dedup.first_of_equal(signed)
             exact.append(dedup.exact_keys(signed.column("exact"), signed.column("num_shingles").to_numpy()))
             rows.append(first + counts["documents"])
-            keys.append(dedup.band_keys(signed, params)[first])
+            of_bands.append(dedup.band_keys(signed, params)[first])
             counts["documents"] += batch.num_rows
             counts["truncated"] += pc.sum(signed.column("truncated")).as_py()
-    columns = np.concatenate(exact), np.concatenate(rows), np.concatenate(keys)
+    columns = np.concatenate(exact), np.concatenate(rows), np.concatenate(of_bands)
     runs = _write_runs(directory, task.name, *columns)
     return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, counts)
 
@@ -176,12 +176,14 @@ def _list_part(task: PartTask, directory: Path, params: dedup.DedupParams) -> Pa
     return Part(task.name, task.fingerprint, writer.files | {"runs": runs}, {"documents": documents})
 
 
-def _write_runs(directory: Path, name: str, exact: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> File:
+def _write_runs(
+    directory: Path, name: str, exact: np.ndarray, rows: np.ndarray, of_bands: np.ndarray
+) -> File:
     path = directory / "runs" / f"{name}.arrow"
     # Across the batches of the part too, the first row of equal texts stands for all of them.
     _, first = np.unique(exact[rows], return_index=True)
     first.sort()
-    bands = ((keys[first, band], rows[first]) for band in range(keys.shape[1]))
+    bands = ((of_bands[first, band], rows[first]) for band in range(of_bands.shape[1]))
     with atomic_file(path) as temporary, pa.ipc.new_file(str(temporary), RUN_SCHEMA) as writer:
         for column in ((exact, np.arange(len(exact))), *bands):
             key, row = dedup.sort_band(*column)

@@ -184,14 +184,14 @@ class _Verification:
         return Part(self.range.name, self.fingerprint, writer.files, counts)
 
     def _verified(self, contested: ContestedClusters, new: np.ndarray, params: dedup.DedupParams) -> pa.Table:
-        texts, keys, sets = ClusterTexts.of(self.fetched.batches())
+        texts, of_bands, sets = ClusterTexts.of(self.fetched.batches())
         order = np.argsort(texts)  # texts are numbered from the best survivor to the worst
         starts, sizes = contested.starts[new], contested.sizes[new]
         place = order[np.searchsorted(texts, _consecutive(starts, sizes), sorter=order)]
         # Pieces of one cluster have keys in common.
         apart = np.empty((len(texts), 1), np.uint64)
         apart[place, 0] = np.repeat(np.frombuffer(contested.keys, np.uint64)[::2][new], sizes)
-        verified = dedup.verify(keys ^ apart, sets, order, params)
+        verified = dedup.verify(of_bands ^ apart, sets, order, params)
         keeper = (texts[verified.keeper[place]] - np.repeat(starts, sizes)).astype(np.int32)
         offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
         columns = (keeper, verified.jaccard[place])

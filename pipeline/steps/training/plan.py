@@ -259,10 +259,9 @@ def published(
     places = {"checkpoint": Path(checkpoint["path"]), "run_dir": run_dir}
     relative = {name: str(place.relative_to(store.root)) for name, place in places.items()}
     draft.started -= seconds
-    result = json.dumps(facts | relative, indent=1, sort_keys=True)
     reused = RunHistory(run_dir).reused_tokens
     counts = {"steps": facts["step"], "tokens": facts["tokens"], REUSED: reused}
-    files = {"result": draft.write("result.json", result)}
+    files = {"result": draft.write("result.json", json.dumps(facts | relative, indent=1, sort_keys=True))}
     return draft.publish([Part("result", draft.work.fingerprint, files, counts)])
 
 
