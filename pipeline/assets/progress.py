@@ -64,7 +64,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._last and error is None:
-            self._show(f"done: `{keys.PRETRAINED_MODEL}` shows the model")
+            self._show(f"done: {keys.PRETRAINED_MODEL} shows the model")
         elif self._last and isinstance(error, PipelineError | StoppedError):
             self._show(str(error).splitlines()[0])
 

@@ -253,6 +253,8 @@ def execute(
         except BaseException:
             process.send_signal(signal.SIGINT)
             process.wait()
+            # after what Dagster says, which names a failed run
+            print("stopped: the same command resumes", file=sys.stderr, flush=True)
             raise
         finally:
             os.close(relay)

@@ -38,7 +38,7 @@ def corpora_changed_sensor(assets: list[dg.AssetKey], used: UsedRecipe) -> dg.Se
         job_name=job_name,
         minimum_interval_seconds=120,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts `retokenize` for the corpora whose source has changed since it was read.",
+        description="Starts the job retokenize for the corpora whose source has changed since it was read.",
     )
     @given(used)
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
@@ -75,7 +75,7 @@ def nightly_schedule(assets: list[dg.AssetKey], timezone: str, used: UsedRecipe)
         job_name=job_name,
         cron_schedule="0 3 * * *",
         execution_timezone=timezone,
-        description=f"Starts `retokenize` each night at 3:00 {timezone} for corpora that are out of date.",
+        description=f"Starts the job retokenize each night at 3:00 {timezone} for corpora that are out of date.",
     )
     @given(used)
     def _schedule(
@@ -100,7 +100,7 @@ def new_checkpoint_sensor(used: UsedRecipe) -> dg.SensorDefinition:
         job_name=job,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts `evaluate` for each checkpoint that is still there when training has ended.",
+        description="Starts the job evaluate for each checkpoint that is still there when training has ended.",
     )
     @given(used)
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:

@@ -66,6 +66,6 @@ def daily_schedule(job: dg.JobDefinition, timezone: str, used: UsedRecipe) -> dg
         cron_schedule="0 5 * * *",
         execution_timezone=timezone,
         run_config={"ops": {used.name(OP): {"config": {"minutes": MINUTES}}}},
-        description=f"Starts `verify` each morning at 5:00 {timezone}; for {MINUTES} minutes it reads what "
-        "was not read for longest.",
+        description=f"Starts the job verify each morning at 5:00 {timezone}; for {MINUTES} minutes it reads "
+        "what was not read for longest.",
     )

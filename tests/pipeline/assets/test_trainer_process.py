@@ -331,7 +331,7 @@ def test_a_page_shows_the_run_while_it_trains_and_the_model_is_not_made_before_i
     assert (first["training loss"], first["tokens/s"], first["step"]) == (6.0, 1234, 8)
     assert validated["validation loss"] == 5.0
     assert last["last validation"] == "5.0000 at step 8" and "value of x" in last["sample"]
-    assert (end["status"], end["step"]) == ("done: `pretrained_model` shows the model", 32)
+    assert (end["status"], end["step"]) == ("done: pretrained_model shows the model", 32)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -158,6 +158,23 @@ def test_a_person_sees_one_bar_for_all_that_is_left_to_do() -> None:
     assert shown.lines == ["a sample", ""]
 
 
+def test_a_person_who_stops_it_is_told_at_the_end_how_it_resumes() -> None:
+    job = "import time\ntry:\n    print('at work', flush=True)\n    time.sleep(60)\n"
+    job += "except KeyboardInterrupt:\n    raise SystemExit('Error: Run 1 resulted in failure.')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, job],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout and process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].splitlines()
+    assert said[0] == "Error: Run 1 resulted in failure." and "stopped: the same command resumes" in said
+
+
 def test_what_no_model_can_be_made_of_is_said_before_anything_is_compiled_or_measured(tmp_path: Path) -> None:
     folder = tmp_path / "chats"
     folder.mkdir()
