@@ -4,6 +4,7 @@ import faulthandler
 import logging
 import os
 import pickle
+import re
 import signal
 import sys
 import time
@@ -24,7 +25,10 @@ from trainer.system.open_files import allow_enough
 from trainer.system.terminal import STDERR
 
 END_WITHIN_SECONDS = 10.0
-LOG_BYTES = 2000  # of the end of a worker's log that the run is told
+LOG_CHARACTERS = 2000  # of the end of a worker's log, and of the stack of one that hangs
+READ_BYTES = 100_000
+LATE = re.compile(r"^Timeout \(\d+:\d\d:\d\d.*\)!\n", re.MULTILINE)  # faulthandler's, before the stacks
+STACK = "(most recent call first):\n"  # of one thread; that of the main thread is last
 
 
 class ClusterError(PipelineError):
@@ -75,13 +79,17 @@ class Place:
         return cls(node_name(), node_id, os.getpid(), log, os.fstat(STDERR).st_size)
 
     def log_end(self) -> str:
-        """The end of what the task wrote to its log."""
+        """The end of what the task wrote to its log. Of a stack that was written because it is late, the
+        place where it hangs, which is at the beginning.
+        """
         try:
             with Path(self.log).open("rb") as file:
-                file.seek(max(self.log_bytes, os.fstat(file.fileno()).st_size - LOG_BYTES))
-                return file.read().decode(errors="replace").strip()
+                file.seek(max(self.log_bytes, os.fstat(file.fileno()).st_size - READ_BYTES))
+                said, *stacks = LATE.split(file.read().decode(errors="replace"))
         except OSError:
             return ""
+        stack = "".join(stacks).rpartition(STACK)[2]
+        return f"{said[-LOG_CHARACTERS:]}{stack[:LOG_CHARACTERS]}".strip()
 
 
 class TaskStarts:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from tests.integration.project import ROOT, until
 ray = pytest.importorskip("ray")
 
 from pipeline.store.engines.ray import RayEngine  # noqa: E402
-from pipeline.store.engines.ray_worker import ClusterError, node_name  # noqa: E402
+from pipeline.store.engines.ray_worker import ClusterError, Place, node_name  # noqa: E402
 from tests.ray_cluster import RayCluster, started  # noqa: E402
 
 
@@ -120,11 +121,38 @@ def test_a_stopped_task_that_cannot_be_compared_ends_with_its_time(
 def test_a_task_that_always_hangs_fails_the_run_and_says_where_it_hung(
     engine: RayEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 5)  # a worker on a busy machine loads for longer than 2
+    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 10)  # a worker on a busy machine loads for longer than 5
     with pytest.raises(WorkerLostError, match=r"part 1 was lost 3 times.*raise engine\.task_seconds_per_mb"):
         list(engine.map(endless, range(4), input_bytes=1, what="signals"))
     assert "part 1 waits" in caplog.text
     assert re.search(r"test_ray_faults\.py.*in endless", caplog.text)
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_of_a_stack_that_a_late_task_wrote_the_run_is_told_the_place_where_it_hangs(
+    tmp_path: Path, threads: int
+) -> None:
+    """It is at the beginning, however deep the stack."""
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        subprocess.run([sys.executable, "-c", HANGS, str(threads)], check=True, stderr=file)
+    told = Place("worker-0", "id", os.getpid(), str(log), len("of an earlier task\n")).log_end().splitlines()
+    assert told[:2] == ["part 1 waits", '  File "<string>", line 6 in hangs']
+    assert sum(map(len, told)) < 3000
+
+
+HANGS = """
+import faulthandler, sys, threading, time
+def hangs(depth):
+    if depth:
+        return hangs(depth - 1)
+    time.sleep(1.5)
+for _ in range(int(sys.argv[1])):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("of an earlier task", "part 1 waits", sep="\\n", file=sys.stderr, flush=True)
+faulthandler.dump_traceback_later(1, file=sys.stderr)
+hangs(90)
+"""
 
 
 def test_what_a_worker_wrote_reaches_the_run_when_it_dies_or_fails(
