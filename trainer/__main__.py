@@ -25,7 +25,9 @@ from trainer.system import launch, streams, terminal
 from trainer.system.durable import FULL
 from trainer.system.errors import (
     OUT_OF_MEMORY,
+    PROCESS_LOST,
     USER_ERROR,
+    ProcessLostError,
     ToldByMainError,
     TrainerError,
     in_every_process,
@@ -37,8 +39,8 @@ from trainer.tools import commands
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit status: 0 done, 2 after an error that the user can correct (one message on stderr), 3
-    after a failed check, 75 stopped and resumable.
+    """Returns the exit status: 0 done, 1 when another process of the training is lost, 2 after an error that
+    the user can correct (both: one message on stderr), 3 after a failed check, 75 stopped and resumable.
     """
     _with_environment(arguments)
     if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -80,6 +82,9 @@ def _ended(arguments: list[str]) -> int:
         print(f"trainer: {error}", file=sys.stderr, flush=True)
         _end_torchrun()
         return USER_ERROR
+    except ProcessLostError as error:
+        print(f"trainer: {error}", file=sys.stderr, flush=True)
+        return PROCESS_LOST
     except (MemoryError, ImportError) as error:
         if not is_out_of_memory(error):
             raise

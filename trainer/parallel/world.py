@@ -6,6 +6,7 @@ A single process has no group and pays nothing.
 import fcntl
 import logging
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +23,13 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import ParallelConfig
 from trainer.parallel.dtensor import squares
-from trainer.system.errors import ToldByMainError, TrainerError, first_line, in_every_process
+from trainer.system.errors import (
+    ProcessLostError,
+    ToldByMainError,
+    TrainerError,
+    first_line,
+    in_every_process,
+)
 from trainer.system.history import differing
 from trainer.system.launch import RENDEZVOUS
 from trainer.system.wording import counted
@@ -34,6 +41,7 @@ DATA = DIMENSIONS[:2]
 STAGES = "pp"  # outermost: pipeline stages communicate least
 SHOWN_CHARACTERS = 20  # of a hash or a list
 SIOCGIFADDR = 0x8915  # linux/sockios.h
+OF_GLOO = re.compile(r"^\[\S+/gloo/\S+\] ")  # its errors begin with the place in its code
 
 Made = TypeVar("Made")
 
@@ -322,6 +330,23 @@ def _interface_towards(host: str) -> str | None:
             if socket.inet_ntoa(found) == address:
                 return name
     return None
+
+
+@contextmanager
+def naming_lost_processes() -> Iterator[None]:
+    """Raises ProcessLostError if a collective fails, as it does when another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or OF_GLOO.match(str(error))):
+            raise
+        why = OF_GLOO.sub("", first_line(error)).partition(". This is typically")[0]
+        raise ProcessLostError(
+            f"process {os.environ.get('RANK', '0')} on {socket.gethostname()} has lost another process of "
+            f"this training ({why}): that one says why, or was killed, or hangs, or its machine is cut off. "
+            "Run again to resume from the newest checkpoint; torchrun does so by itself while it has "
+            "restarts left"
+        ) from error
 
 
 def leave() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from trainer.config import RunConfig
 from trainer.optim.weight_averaging import use_averaged_weights
-from trainer.parallel.world import World, join, leave
+from trainer.parallel.world import World, join, leave, naming_lost_processes
 from trainer.run import resume
 from trainer.run.alike import must_be_alike
 from trainer.run.checkpointing import Saver, drop_optimizers
@@ -30,7 +30,7 @@ from trainer.run.session import Session
 from trainer.run.shared_states import go_on_from_newest
 from trainer.run.step import NotFiniteError, StepResult
 from trainer.system import terminal
-from trainer.system.errors import RESUMABLE, TrainerError, in_every_process
+from trainer.system.errors import RESUMABLE, ProcessLostError, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
 from trainer.system.run_directory import RunDirectory
 from trainer.system.signals import StoppedEarlyError, StopSignals, ending_at_once
@@ -49,12 +49,14 @@ def run(config: RunConfig, allow_changes: bool = False, profile: bool = False) -
     """
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
-        with terminal.doing("joining the other processes"), ending_at_once():
+        waiting = terminal.doing("joining the other processes")
+        with waiting, ending_at_once(), naming_lost_processes():
             world = join(config.training.parallel, partial(must_be_alike, config))
         stack.callback(leave)
         reporter = Reporter(world.is_main)
         stack.callback(reporter.close)
         stack.enter_context(_errors_reported(reporter))
+        stack.enter_context(naming_lost_processes())
         # Closing files writes their last lines, which fails on a full disk, too.
         directory = stack.enter_context(RunDirectory(config.run_dir).writable())
         append_log_to = stack.enter_context(log_file()) if world.is_main else None
@@ -95,7 +97,7 @@ def _errors_reported(reporter: Reporter) -> Iterator[None]:
         yield
     except StoppedEarlyError:
         log.info("stopped before this start took a step, with nothing new to save; run again to train")
-    except TrainerError as error:
+    except (TrainerError, ProcessLostError) as error:
         reporter.send("error", message=str(error))
         raise
     except Exception as error:

@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-# Exit statuses: of a TrainerError, of a `check` that fails, and EX_TEMPFAIL of sysexits.h: stopped on
-# request, everything saved; run again to resume.
-USER_ERROR, NOT_PASSED, RESUMABLE = 2, 3, 75
+# Exit statuses: of a ProcessLostError, of a TrainerError, of a `check` that fails, and EX_TEMPFAIL of
+# sysexits.h: stopped on request, everything saved; run again to resume.
+PROCESS_LOST, USER_ERROR, NOT_PASSED, RESUMABLE = 1, 2, 3, 75
 
 OUT_OF_MEMORY = (
     "memory ran out: end other programs, raise the limit that `ulimit -v` shows, or do less at once"
@@ -20,6 +20,12 @@ class TrainerError(Exception):
 
 class ToldByMainError(TrainerError):
     """An error that another process raises too, and prints."""
+
+
+class ProcessLostError(Exception):
+    """Another process of the training is gone or does not answer: printed as one message. Not an error of the
+    user, so torchrun starts the processes again.
+    """
 
 
 @contextmanager

@@ -5,30 +5,43 @@ ends as the trainer does: with its exit status, and without a traceback of torch
 import logging
 import os
 import signal
+import socket
 import sys
 
 from trainer.system import launch
-from trainer.system.errors import RESUMABLE, USER_ERROR
+from trainer.system.errors import PROCESS_LOST, RESUMABLE, USER_ERROR, first_line
 
 # What torchrun says of every end, expected or not.
 TALKATIVE = ("torch.distributed.elastic.agent.server.api", "torch.distributed.elastic.multiprocessing.api")
 
 
 def main(arguments: list[str]) -> int:
-    """The status of the first process that failed; RESUMABLE if a signal ended all; 0 if all are done."""
+    """The status of the first process that failed; PROCESS_LOST if they do not meet; RESUMABLE if a signal
+    ended all; 0 if all are done.
+    """
     # torchrun reads them in this process.
     for name, value in (launch.RENDEZVOUS | launch.PATIENCE | launch.FORWARDED).items():
         os.environ.setdefault(name, value)
     # Imported late, so that nothing else of this package loads torch.
-    from torch.distributed import run
+    from torch.distributed import DistError, run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
 
     news = _News()
     for name in TALKATIVE:
         logging.getLogger(name).addFilter(news)
     try:
         run.run(run.parse_args(arguments))
+    except (RendezvousError, DistError) as error:
+        why = first_line(error.__cause__ or error).rstrip(".")
+        print(
+            f"trainer: torchrun on {socket.gethostname()} does not meet those of the other machines ({why}): "
+            "--rdzv-endpoint, or --master-addr and --master-port, must name a machine on which torchrun "
+            "runs, and a free port of it. Correct it, and start all of them again",
+            file=sys.stderr,
+        )
+        return PROCESS_LOST
     except SignalException as error:
         if news.killed:
             print(

@@ -1,10 +1,12 @@
 """All processes train the same with the same code, or none begins; and none waits in vain for another."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,12 @@ from tests.integration.project import until
 from tests.trainer.parallel.processes import together
 from tests.trainer.runs import ROOT, write_config
 from trainer.config import RunConfig
+from trainer.run import loop
 from trainer.run.loop import run
+from trainer.run.session import Session
+from trainer.run.step import StepResult
 from trainer.system import launch
-from trainer.system.errors import TrainerError
+from trainer.system.errors import ProcessLostError, TrainerError
 
 
 def _told(settings: dict[str, Any], others: dict[str, Any], pytorch: str, place: Path) -> None:
@@ -70,6 +75,38 @@ def _without_tokens(settings: dict[str, Any], place: Path) -> None:
     if os.environ["RANK"] == "1":
         settings["data"]["corpora"][0]["train"] = [str(place / "nowhere")]
     _told(settings, {}, torch.__version__, place)
+
+
+@pytest.mark.parametrize(
+    ("parallel", "seconds", "why"),
+    [({}, 0, "closed|reset"), ({"dp_shard": 2}, 12, "Timed out waiting")],
+    ids=["which died", "which hangs"],
+)
+def test_a_process_that_has_lost_another_says_so_in_a_sentence(
+    settings: dict[str, Any], tmp_path: Path, parallel: dict[str, int], seconds: int, why: str
+) -> None:
+    settings["training"] |= {"optimizer": {"kind": "adamw"}, "parallel": {"timeout_seconds": 6, **parallel}}
+    assert together(_without_the_other, 2, settings, seconds, tmp_path) == [0, 9]
+    lost = f"process 0 on {socket.gethostname()} has lost another process of this training"
+    assert re.fullmatch(rf"{lost} \(.*({why}).*", (tmp_path / "0").read_text())
+
+
+def _without_the_other(settings: dict[str, Any], seconds: int, place: Path) -> None:
+    """Trains. The second process ends, after so many seconds, in place of its second step."""
+    if os.environ["RANK"] == "1":
+        take_step = loop._take_step
+
+        def ends(session: Session, *arguments: Any, **named: Any) -> StepResult:
+            if session.step == 0:
+                return take_step(session, *arguments, **named)
+            time.sleep(seconds)
+            os._exit(9)
+
+        loop._take_step = ends
+    try:
+        run(RunConfig.model_validate({**settings, "run_dir": str(place / "run")}))
+    except ProcessLostError as error:
+        (place / "0").write_text(str(error))
 
 
 def test_each_machine_says_that_its_configuration_is_missing(tmp_path: Path) -> None:

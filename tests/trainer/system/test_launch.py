@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from pipeline.steps.training import process_group
 from tests.integration.project import until
 from tests.trainer.runs import ROOT, printed
 from trainer.system import launch
-from trainer.system.errors import RESUMABLE
+from trainer.system.errors import PROCESS_LOST, RESUMABLE
 
 
 def test_one_process_is_plain_python_and_several_are_torchrun() -> None:
@@ -120,3 +121,28 @@ def test_large_tensors_are_in_huge_pages_where_the_kernel_gives_them_on_request(
 def test_reading_shards_and_configurations_never_loads_torch() -> None:
     loaded = "import sys, trainer.data.shards, trainer.config, trainer.system.launch; print(*sys.modules)"
     assert "torch" not in printed(loaded).split()
+
+
+C10D = ["--rdzv-backend=c10d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--master-port={port}"], "EADDRINUSE"),
+        ([*C10D, "--rdzv-endpoint=localhost:{port}", "--rdzv-conf=is_host=1"], "EADDRINUSE"),
+        ([*C10D, "--rdzv-endpoint=nowhere.invalid:1", "--rdzv-conf=read_timeout=1"], "nowhere"),
+    ],
+    ids=["port that is taken", "endpoint that is taken", "no such host"],
+)
+def test_torchruns_that_do_not_meet_are_told_in_a_sentence_which_option_to_correct(
+    options: list[str], why: str
+) -> None:
+    with socket.create_server(("", 0)) as taken:
+        given = [option.format(port=taken.getsockname()[1]) for option in options]
+        command = [sys.executable, "-m", "trainer.system.torchrun", *given, "-m", "trainer", "none.yaml"]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == PROCESS_LOST
+    told = ended.stderr.splitlines()[-1]
+    assert told.startswith(f"trainer: torchrun on {socket.gethostname()} does not meet those of the other")
+    assert why in told and "--rdzv-endpoint" in told and "Traceback" not in ended.stderr
