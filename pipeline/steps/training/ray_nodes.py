@@ -25,7 +25,7 @@ from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from pipeline.store.engines.ray_cluster import connect
-from pipeline.store.engines.ray_worker import ClusterError, node_name
+from pipeline.store.engines.ray_worker import ClusterError, naming_nodes_without_code, node_name
 from pipeline.store.engines.same_code import Installed, refusal, source_files
 from pipeline.store.errors import PipelineError
 from trainer.system import launch
@@ -113,7 +113,8 @@ def check_shared(directory: Path, address: str) -> None:
     look, on = ray.remote(num_cpus=0)(_name_without), partial(NodeAffinitySchedulingStrategy, soft=True)
     with NamedTemporaryFile(dir=directory, prefix=".shared-") as file:
         nodes = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU")]
-        names = ray.get([look.options(scheduling_strategy=on(node)).remote(file.name) for node in nodes])
+        with naming_nodes_without_code():
+            names = ray.get([look.options(scheduling_strategy=on(node)).remote(file.name) for node in nodes])
     ray.shutdown()
     if lacking := ", ".join(sorted(filter(None, names))):
         raise ClusterError(
@@ -144,7 +145,8 @@ def train(training: Training, stop: threading.Event) -> int:
         for index in range(training.nodes)
     ]
     try:
-        found = ray.get([node.endpoint.remote(source_files()) for node in nodes])
+        with naming_nodes_without_code():
+            found = ray.get([node.endpoint.remote(source_files()) for node in nodes])
         names, endpoints, refusals = zip(*found, strict=True)
         if refused := next(filter(None, refusals), None):
             raise ClusterError(refused)

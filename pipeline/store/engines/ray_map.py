@@ -23,7 +23,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.store.engines import ray_worker
 from pipeline.store.engines.local import EngineParams, Result, Task, TimeLeft, WorkerLostError
 from pipeline.store.engines.ray_cluster import rooms
-from pipeline.store.engines.ray_worker import END_WITHIN_SECONDS, Outcome, Place, answer
+from pipeline.store.engines.ray_worker import (
+    END_WITHIN_SECONDS,
+    Outcome,
+    Place,
+    answer,
+    naming_nodes_without_code,
+)
 from pipeline.store.engines.same_code import libraries, source_files
 
 log = logging.getLogger(__name__)
@@ -139,7 +145,8 @@ class ClusterMap(Generic[Task, Result]):
     def _take(self, copy: _Copy) -> None:
         self._heard = time.monotonic()
         try:
-            outcome = copy.future.result()
+            with naming_nodes_without_code():
+                outcome = copy.future.result()
         except (*NODE_LOST, *CAUSES) as error:
             self._locate(copy)
             self._run_again(copy, type(error))

@@ -9,7 +9,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,6 +34,22 @@ STACK = "(most recent call first):\n"  # of one thread; that of the main thread 
 
 class ClusterError(PipelineError):
     """The Ray cluster cannot be reached or is not set up for this work."""
+
+
+@contextmanager
+def naming_nodes_without_code() -> Iterator[None]:
+    """Raises ClusterError when a node cannot load what it is to run, which Ray answers with a stack trace."""
+    try:
+        yield
+    except exceptions.RayError as error:
+        said = str(error)
+        if "failed to import on the worker" not in said:
+            raise
+        address = re.search(r"\bip=([\w.:]+)", said)
+        raise ClusterError(
+            f"node {address[1] if address else ''} of the Ray cluster cannot load the code of the run "
+            f"({said.splitlines()[-1]}): install the same code and environment on all of them, and run again"
+        ) from error
 
 
 @dataclass(frozen=True)

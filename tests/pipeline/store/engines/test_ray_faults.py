@@ -22,6 +22,7 @@ from tests.integration.project import ROOT, until
 
 ray = pytest.importorskip("ray")
 
+from pipeline.steps.training.ray_nodes import Training, check_shared, train  # noqa: E402
 from pipeline.store.engines.ray import RayEngine  # noqa: E402
 from pipeline.store.engines.ray_worker import ClusterError, Place, node_name  # noqa: E402
 from tests.ray_cluster import RayCluster, started  # noqa: E402
@@ -211,6 +212,37 @@ def test_a_node_with_a_changed_line_is_refused_by_node_and_file(cluster: RayClus
     refused = r"node worker-\d has another pipeline/steps/corpus/scrub\.py than the machine of the run"
     with asking(cluster, labels={"code": "other"}) as engine, pytest.raises(ClusterError, match=refused):
         list(engine.map(node, range(4), input_bytes=1, what="test"))
+
+
+WITHOUT_CODE = """
+import sys
+
+class WithoutCode:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "pipeline":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, WithoutCode)
+"""
+
+
+def test_a_node_without_this_package_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_CODE)
+    refused = (
+        r"^node [\d.]+ of the Ray .* \(ModuleNotFoundError: No module named 'pipeline'\): install the same"
+    )
+    with started(nodes=0) as cluster:
+        cluster.add_node(env_vars={"PYTHONPATH": str(tmp_path)})
+        cluster.wait_for(1)
+        with asking(cluster) as engine, pytest.raises(ClusterError, match=refused):
+            list(engine.map(node, range(4), input_bytes=1, what="test"))
+        with pytest.raises(ClusterError, match=refused):
+            check_shared(tmp_path, cluster.address)
+        ray.shutdown()
+        with pytest.raises(ClusterError, match=refused):
+            train(Training("run.yaml", cluster.address, 1, 1, 1), threading.Event())
+        ray.shutdown()
 
 
 @pytest.mark.slow
