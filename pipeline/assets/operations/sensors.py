@@ -75,7 +75,7 @@ def nightly_schedule(assets: list[dg.AssetKey], timezone: str, used: UsedRecipe)
         job_name=job_name,
         cron_schedule="0 3 * * *",
         execution_timezone=timezone,
-        description=f"Starts the job retokenize each night at 3:00 {timezone} for corpora that are out of date.",
+        description=f"Starts the job retokenize at 3:00 {timezone} each night for out-of-date corpora.",
     )
     @given(used)
     def _schedule(
@@ -100,7 +100,7 @@ def new_checkpoint_sensor(used: UsedRecipe) -> dg.SensorDefinition:
         job_name=job,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts the job evaluate for each checkpoint that is still there when training has ended.",
+        description="Starts the job evaluate for each checkpoint that is left when a training has ended.",
     )
     @given(used)
     def _sensor(context: dg.SensorEvaluationContext, workshop: PipelineResources) -> dg.SensorResult:
