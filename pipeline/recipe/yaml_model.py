@@ -216,7 +216,7 @@ class RecipeSettings(Params):
         return self
 
     @model_validator(mode="after")
-    def _both_answers_of_a_preference_are_not_learned(self) -> Self:
+    def _formats_fit_the_objective(self) -> Self:
         meant = ANSWERS.get(self.training.objective)
         for number, corpus in enumerate(self.corpora):
             found = getattr(corpus.source, "format", meant)

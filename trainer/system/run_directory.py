@@ -18,6 +18,8 @@ log = logging.getLogger("trainer")
 
 
 class RunDirectory:
+    """Where the files of a run are. `RunConfig` says what to train, `RunHistory` what has been trained."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.yaml"
