@@ -77,8 +77,7 @@ class FastTextParams(Anchored):
     """Name of the filter and of its results."""
     fasttext: str = Field(min_length=1)
     """Path of a fastText classifier, `.bin` or `.ftz`; the fingerprint has its content. The word
-    `quality_model` stands for the classifier of that section of the recipe; its label is
-    `__label__positive`.
+    `quality_model` stands for the classifier of that section of the recipe; its label is `__label__positive`.
     """
     label: str = Field(min_length=1)
     """A label as in the model, such as `__label__hq`."""

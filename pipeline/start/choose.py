@@ -79,10 +79,9 @@ class Chosen:
     """Everything that the recipe says.
 
     The `tuning` is on the `conversations`. `speed_source` says in words where the speed is from, and a short
-    program takes `program_seconds`. Of the `gpus` of this machine, `processes` train.
-    `validation_fraction` of the documents and `held_out_conversations` of the conversations are held out.
-    `left_out` says why corpora are not trained on. `changed` says why the `horizon` was changed during the
-    training, if it was.
+    program takes `program_seconds`. Of the `gpus` of this machine, `processes` train. `validation_fraction`
+    of the documents and `held_out_conversations` of the conversations are held out. `left_out` says why
+    corpora are not trained on. `changed` says why the `horizon` was changed during the training, if it was.
     """
 
     folder: Folder

@@ -41,9 +41,7 @@ class File:
 
 @dataclass(frozen=True)
 class Part:
-    """The unit of work: one file for each table. Its `fingerprint` covers its inputs,
-    code and parameters.
-    """
+    """The unit of work: one file for each table. Its `fingerprint` covers its inputs, code and parameters."""
 
     name: str
     fingerprint: str

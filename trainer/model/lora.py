@@ -15,9 +15,7 @@ PARTS = ("down", "up", "rows")
 
 
 class LoraLinear(nn.Linear):
-    """x @ weight^T + scale * x @ down^T @ up^T: `down` [rank, in_features], `up` [out_features,
-    rank].
-    """
+    """x @ weight^T + scale * x @ down^T @ up^T: `down` [rank, in_features], `up` [out_features, rank]."""
 
     down: nn.Parameter
     up: nn.Parameter

@@ -53,8 +53,7 @@ def clustered(linked: pa.RecordBatch) -> Clusters:
     """Sorts linked documents (MEMBER_SCHEMA, any order): survivors by corpus priority (lowest number first),
     then longer, then id.
 
-    Documents of one exact hash must have one root. n log n; about 300 bytes for each linked
-    document.
+    Documents of one exact hash must have one root. n log n; about 300 bytes for each linked document.
     """
     order = [("root", "ascending"), ("priority", "ascending"), ("length", "descending"), ("id", "ascending")]
     members = linked.take(pc.sort_indices(linked, sort_keys=order))

@@ -1,10 +1,9 @@
 """Passwords and tokens that stand without `=` or `:` after what names them: in a sentence, after an option of
 a command, in a tag, as an argument of a call.
 
-"Your password is ...", `--password ...`, `curl -u me:...`, `<password>...</password>`,
-`IDENTIFIED BY '...'`, `define('DB_PASSWORD', '...')`, `net use ... password`, `net user me ...`,
-`sqlplus me/password@db`.
-A search starts at the first digit of a value, since every password that is found has one.
+"Your password is ...", `--password ...`, `curl -u me:...`, `<password>...</password>`, `IDENTIFIED BY '...'`,
+`define('DB_PASSWORD', '...')`, `net use ... password`, `net user me ...`, `sqlplus me/password@db`. A search
+starts at the first digit of a value, since every password that is found has one.
 """
 
 import numpy as np

@@ -185,9 +185,7 @@ def _steps(reader: Reader, documents: Collection[str]) -> tuple[np.ndarray | Non
 
 
 def _steps_of_each(reader: Reader, documents: Collection[str]) -> dict[str, np.ndarray] | None:
-    """The steps that read each of the documents that any step read; None when the run or
-    its text is gone.
-    """
+    """The steps that read each of the documents that any step read; None when the run or its text is gone."""
     if reader.training is None:
         return None
     found: dict[str, list[np.ndarray]] = defaultdict(list)

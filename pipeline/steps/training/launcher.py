@@ -127,9 +127,7 @@ def _run_alone(arguments: Sequence[str], threads: int | None) -> "CompletedProce
 
 @contextmanager
 def one_trainer() -> Iterator[None]:
-    """While this lasts, `run_trainer` gives its commands to one process, since starting
-    one takes seconds.
-    """
+    """While this lasts, `run_trainer` gives its commands to one process, since starting one takes seconds."""
     with (
         TemporaryFile("a+") as errors,
         subprocess.Popen(

@@ -248,9 +248,7 @@ class Bucket:
 
     @cached_property
     def _patient(self) -> Any:
-        """A connection for sending and copying files: a request that is still being sent
-        counts as silent.
-        """
+        """A connection for sending and copying files: a request that is still being sent counts as silent."""
         return self._connect(timeout=timedelta(seconds=PUT_SECONDS))
 
     def _connect(self, **limits: timedelta) -> Any:

@@ -67,11 +67,10 @@ def benchmark(
     chat: bool = False,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields for each file of items its name, without the ending, and the `scores` of the exported model in
-    `directory`. With `output`, first writes what belongs to a file there:
-    NAME.log_likelihoods.jsonl with those of each item, in order, and then NAME.json with the scores.
-    `cut` counts the items of which a context is too long and lost tokens from its beginning, or of which a
-    continuation was computed in pieces. With `chat`, a context is a message of the user, and a continuation
-    the beginning of its answer.
+    `directory`. With `output`, first writes what belongs to a file there: NAME.log_likelihoods.jsonl with
+    those of each item, in order, and then NAME.json with the scores. `cut` counts the items of which a
+    context is too long and lost tokens from its beginning, or of which a continuation was computed in pieces.
+    With `chat`, a context is a message of the user, and a continuation the beginning of its answer.
 
     Raises TrainerError for a bad file before anything is computed.
     """
