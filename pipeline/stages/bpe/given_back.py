@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# What a tokenizer may lose; of those that explain a difference alone, the first.
-# FORM as stores spell it.
+# What a tokenizer may lose; of those that explain a difference alone, the first. FORM as stores spell it.
 CASE, SPACE, FORM, ACCENTS = "case", "white space", "Unicode normalisation", "accents"
 UNKNOWN = "unknown words"  # whatever else is not there
 
