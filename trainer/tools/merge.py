@@ -15,7 +15,7 @@ from trainer.checkpoint.state import read_state, write_json
 from trainer.config import RunConfig, run_config_of
 from trainer.hf.mean import write_mean
 from trainer.run.evaluation.validation import evaluate_checkpoint
-from trainer.run.records.recorder import draw_losses
+from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import atomic_directory, read_json, room_in
 from trainer.system.errors import TrainerError
 from trainer.system.history import MERGED, RunHistory, checkpoint_sha256

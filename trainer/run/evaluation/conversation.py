@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer
 
-from trainer.config import SamplesConfig
-from trainer.config.data import ChatIds
+from trainer.config import ChatIds, SamplesConfig
 from trainer.config.hugging_face import end_ids
 from trainer.config.peft import adapter_of
 from trainer.hf.tokenizer import begin_of_text, load_for_messages
