@@ -35,7 +35,7 @@ from pipeline.start.folder.unread import reasons_of
 from pipeline.start.horizon import AIM
 from pipeline.start.jobs import Jobs
 from pipeline.start.reasons import choices, notes
-from pipeline.start.recipe_file import check_may_write, recipe_text, write
+from pipeline.start.recipe_file import check_may_write, going_on, recipe_text, write
 from pipeline.start.speed import Speed
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
@@ -132,7 +132,7 @@ def _start(
     with terminal.doing("measuring how fast this machine trains"):
         usual = min(speed.MOST_SECONDS, MEASURING * wishes.seconds)
         machine = Speed(max(usual, PATIENCE * wishes.seconds))
-        chosen = choose(judged, wishes, machine, deadline.spent)
+        chosen = going_on(choose(judged, wishes, machine, deadline.spent), path)
     rows = [(choice.about, choice.value, choice.reason) for choice in choices(chosen)]
     print("", *tables.table("choice,value,because", rows), sep="\n")
     if expected := notes(chosen):

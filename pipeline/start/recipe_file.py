@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from trainer.system.wording import counted, shell_word
 
 MOST_LOST = 0.5  # share of the rows that have a text
 USUAL = {"format": "text", "text_column": "text", "encoding": "utf-8"}  # which no recipe has to say
+NEAR = 0.8  # ratio of two settings, above which only the speed of the machine has changed
 MARK = "# Written by `python -m pipeline start`, which replaces this file as long as nobody changed it: "
 
 
@@ -54,6 +56,42 @@ def is_ours(path: Path) -> bool:
     _, _, marked = path.read_text(encoding="utf-8", errors="replace").partition("\n")
     mark, _, rest = marked.partition("\n")
     return mark == MARK + _digest(rest)
+
+
+def going_on(chosen: Chosen, path: Path) -> Chosen:
+    """What was chosen, with the settings of the recipe that an earlier start left for the same folder and
+    time, where another speed alone has made others: a training that was stopped then resumes.
+    """
+    if not (path.exists() and is_ours(path)):
+        return chosen
+    text = path.read_text(encoding="utf-8")
+    written = yaml.safe_load(text)
+    training, held_out = written["training"], written["shards"]["validation_fraction"]
+    tokens, warmup = training["max_tokens"], training["schedule"]["warmup_tokens"]
+    decay = training.get("optimizer", {}).get("weight_decay", 0.0)
+    before = replace(
+        chosen,
+        validation_fraction=held_out,
+        horizon=replace(chosen.horizon, tokens=tokens, warmup=warmup),
+        length=replace(chosen.length, tokens=tokens, weight_decay=decay),
+    )
+    again = recipe_text(before, path.parent)
+    same = again.partition("\n")[0] in text.splitlines() and yaml.safe_load(again) == written
+    pairs = [
+        (held_out, chosen.validation_fraction),
+        (warmup, chosen.horizon.warmup),
+        (decay, chosen.length.weight_decay),
+    ]
+    if not (same and all(map(_near, *zip(*pairs, strict=True)))):
+        return chosen
+    if _near(tokens, chosen.horizon.tokens):
+        return before
+    horizon = replace(before.horizon, tokens=chosen.horizon.tokens)
+    return replace(before, horizon=horizon, length=replace(before.length, tokens=chosen.length.tokens))
+
+
+def _near(before: float, now: float) -> bool:
+    return min(before, now) >= NEAR * max(before, now)
 
 
 def _digest(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,13 +19,13 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.source import Rejected
 from pipeline.start import jobs, speed
-from pipeline.start.choose import Wishes, choose
+from pipeline.start.choose import Chosen, Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import Folder, NothingReadableError, look
 from pipeline.start.following import Following
 from pipeline.start.jobs import FailedJobError, execute
 from pipeline.start.reasons import notes
-from pipeline.start.recipe_file import recipe_text, write
+from pipeline.start.recipe_file import going_on, recipe_text, write
 from pipeline.start.sizes import MUON_LR, SIZES, USUAL, Learned, Size, longest, worth
 from pipeline.start.speed import Measured, Speed
 from pipeline.start.tuning import Tuning
@@ -502,6 +503,31 @@ def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path
     assert training.schedule.warmup_tokens == horizon.warmup  # so that the steps are the same
     assert training.curriculum.branch_steps == {shorter.stable // horizon.batch}
     assert "shortened from 1 to end in time" in path.read_text()
+
+
+def test_a_start_that_was_stopped_goes_on_with_its_training_although_the_speed_is_another(
+    tmp_path: Path,
+) -> None:
+    folder, path = folder_of(books, tmp_path), tmp_path / "recipe.yaml"
+    found, wishes = judged(folder), Wishes(200.0)
+
+    def planned(chosen: Chosen) -> dict[str, Any]:
+        return cast(dict[str, Any], yaml.safe_load(recipe_text(chosen, path.parent)))
+
+    first = choose(found, wishes, fixed_speed(5_500.0))
+    write(path, recipe_text(first, path.parent))
+    now = choose(found, wishes, fixed_speed(6_000.0))
+    assert planned(now) != planned(first) == planned(going_on(now, path))
+    longer = choose(found, Wishes(210.0), fixed_speed(5_500.0))
+    assert going_on(longer, path) is longer  # whoever gives it more time wants it to be used
+    slower = choose(found, wishes, fixed_speed())
+    assert slower.length.size != first.length.size and going_on(slower, path) is slower
+
+    shorter = first.horizon.resized(0.6 * first.horizon.tokens, reached=0)
+    write(path, recipe_text(first.with_horizon(shorter, "shortened to end in time"), path.parent))
+    again = planned(going_on(now, path))["training"]
+    assert again["max_tokens"] == now.horizon.tokens
+    assert again["schedule"] == planned(first)["training"]["schedule"]  # so that the steps are the same
 
 
 def test_a_recipe_that_somebody_changed_is_not_replaced(
