@@ -61,9 +61,9 @@ def _columns(version: Version) -> dict[str, dg.TableSchema]:
 
 
 def breakdown_table(counts: Mapping[str, int], prefix: str, what: str) -> dg.TableMetadataValue:
-    """The `breakdown` of counts as a table."""
-    rows = [{what: name, "documents": count} for name, count in breakdown(counts, prefix).items()]
-    return table(rows, {what: "string", "documents": "int"})
+    """The `breakdown` of counts, of documents or of what is in them, as a table."""
+    rows = [{what: name, "count": count} for name, count in breakdown(counts, prefix).items()]
+    return table(rows, {what: "string", "count": "int"})
 
 
 def table(

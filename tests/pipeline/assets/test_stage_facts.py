@@ -6,7 +6,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from pipeline.assets.metadata import materialized
+from pipeline.assets.metadata import breakdown_table, materialized
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.stage_facts import of_version
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
@@ -35,6 +35,11 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     facts = of_version(Quality, PipelineResources(), version)
     assert ("languages" in facts) == bool(languages)
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
+
+
+def test_values_that_were_replaced_are_not_called_documents() -> None:
+    shown = breakdown_table({"spans": 28, "spans/email": 28, "documents_with_pii": 21}, "spans", "kind")
+    assert [record.data for record in shown.records] == [{"kind": "email", "count": 28}]
 
 
 def test_a_version_says_where_it_is_and_which_columns_it_has(tmp_path: Path) -> None:
