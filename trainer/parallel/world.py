@@ -221,9 +221,10 @@ def join(parallel: ParallelConfig, alike: Callable[[], Mapping[str, str]] = dict
     except (RuntimeError, ValueError, OSError, KeyError) as error:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             raise  # torchrun starts the processes again
+        why = f"{error} is not set" if isinstance(error, KeyError) else first_line(error)
         raise TrainerError(
             f"the environment has WORLD_SIZE={size}, but the processes do not meet at MASTER_ADDR and "
-            f"MASTER_PORT ({first_line(error)}). Start all of them with torchrun, within "
+            f"MASTER_PORT ({why}). Start all of them with torchrun, within "
             "training.parallel.timeout_seconds, or unset WORLD_SIZE"
         ) from error
     World(rank, size, device).check_alike(alike())  # before they wait for each other in other orders

@@ -88,7 +88,7 @@ class RunDirectory:
                 if time.monotonic() > deadline:
                     raise TrainerError(
                         f"{self.path}: another trainer is using this run directory. Wait for it, stop it, or "
-                        "use another run_dir"
+                        "use another run_dir. Only torchrun makes several processes one training"
                     )
                 time.sleep(0.2)
             yield

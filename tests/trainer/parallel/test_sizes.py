@@ -79,6 +79,7 @@ def test_a_pipeline_with_too_few_micro_batches_is_refused(settings: dict[str, An
         ({"RANK": "x"}, "the environment has RANK=x, WORLD_SIZE=1, .* ranks are whole numbers below"),
         ({"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2, .* ranks are whole numbers below"),
         ({"RANK": "3"}, "RANK=3, .* ranks are whole numbers below the number of processes"),
+        ({"WORLD_SIZE": "2"}, r"\('RANK' is not set\)"),
         ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR expected, but not set"),
         (
             {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
