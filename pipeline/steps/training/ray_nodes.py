@@ -31,9 +31,14 @@ from pipeline.store.errors import PipelineError
 from trainer.system import launch
 from trainer.system.errors import RESUMABLE, USER_ERROR
 from trainer.system.signals import stop_with_parent
+from trainer.system.wording import counted
 
 POLL_SECONDS = 0.5
 WARN_EVERY_SECONDS = 60.0
+TOO_FEW = (
+    ": start more with `ray start --address=...`, or stop the run and lower launch.nodes or "
+    "launch.nproc_per_node"
+)
 SHOWN_BYTES = 1_000_000
 PASSED_ON = "DAGSTER_PIPES"  # variables of the step; all others are those of the node
 
@@ -161,17 +166,28 @@ def train(training: Training, stop: threading.Event) -> int:
         return RESUMABLE
 
 
+def _alive() -> list[dict[str, float]]:
+    """The resources of each node that lives."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
 def _placed(training: Training, stop: threading.Event) -> Any:
     """A placement group with a bundle on as many nodes, once there is room for it."""
-    gpus = any(node["Alive"] and node["Resources"].get("GPU") for node in ray.nodes())
+    gpus = any(node.get("GPU") for node in _alive())
     bundle = {"CPU": training.processes} | ({"GPU": training.processes} if gpus else {})
     group = placement_group([bundle] * training.nodes, strategy="STRICT_SPREAD")
     waited = 0.0
-    while not stop.is_set() and not group.wait(POLL_SECONDS):
+    # Ray takes whole seconds, and 0.5 for none
+    while not group.wait(0) and not stop.wait(POLL_SECONDS):
         waited += POLL_SECONDS
         if waited % WARN_EVERY_SECONDS == 0:
-            wanted = " and ".join(f"{count} {name}s" for name, count in bundle.items())
-            print(f"waiting for {training.nodes} nodes with {wanted} free", file=sys.stderr)
+            wanted = " and ".join(counted(count, f"{name}s") for name, count in bundle.items())
+            has = sum(all(node.get(name, 0) >= count for name, count in bundle.items()) for node in _alive())
+            print(
+                f"waiting for {counted(training.nodes, 'nodes')} with {wanted} free; the cluster has "
+                f"{counted(has, 'nodes')} of that size{TOO_FEW if has < training.nodes else ''}",
+                file=sys.stderr,
+            )
     return group
 
 

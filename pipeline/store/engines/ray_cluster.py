@@ -31,7 +31,8 @@ def connect(address: str, setting: str) -> None:
     except (exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         raise ClusterError(
             f"the Ray cluster at {setting} {address!r} cannot be used: {first_line(error)}. Start one with "
-            "`ray start --head` in the same environment, correct the address, or choose another `kind`"
+            "`ray start --head` in the same environment, correct the address, set RAY_AUTH_MODE=token here "
+            "too if the cluster has a token, or choose another `kind`"
         ) from error
     finally:
         with suppress(ValueError):  # this is not the main thread, and Ray has set nothing

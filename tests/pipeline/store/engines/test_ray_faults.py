@@ -22,7 +22,9 @@ from tests.integration.project import ROOT, until
 
 ray = pytest.importorskip("ray")
 
-from pipeline.steps.training.ray_nodes import Training, check_shared, train  # noqa: E402
+from ray.util.placement_group import placement_group  # noqa: E402
+
+from pipeline.steps.training.ray_nodes import Training, _placed, check_shared, train  # noqa: E402
 from pipeline.store.engines.ray import RayEngine  # noqa: E402
 from pipeline.store.engines.ray_worker import ClusterError, Place, node_name  # noqa: E402
 from tests.ray_cluster import RayCluster, started  # noqa: E402
@@ -212,6 +214,37 @@ def test_a_node_with_a_changed_line_is_refused_by_node_and_file(cluster: RayClus
     refused = r"node worker-\d has another pipeline/steps/corpus/scrub\.py than the machine of the run"
     with asking(cluster, labels={"code": "other"}) as engine, pytest.raises(ClusterError, match=refused):
         list(engine.map(node, range(4), input_bytes=1, what="test"))
+
+
+@pytest.mark.parametrize(
+    ("processes", "told"),
+    [
+        (2, "for 1 node with 2 CPUs free; the cluster has 0 nodes of that size: start more with `ray start"),
+        (1, "for 1 node with 1 CPU free; the cluster has 2 nodes of that size\n"),
+    ],
+    ids=["too large", "all in use"],
+)
+def test_a_training_that_waits_for_nodes_says_whether_the_cluster_has_them(
+    cluster: RayCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    processes: int,
+    told: str,
+) -> None:
+    monkeypatch.setattr("pipeline.steps.training.ray_nodes.WARN_EVERY_SECONDS", 1)
+    ray.init(cluster.address, log_to_driver=False)
+    in_use = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
+    assert in_use.wait(60)
+    stop = threading.Event()
+    waiting = threading.Thread(target=_placed, args=(Training("", cluster.address, 1, processes, 1), stop))
+    waiting.start()
+    time.sleep(3.2)
+    stop.set()
+    waiting.join()
+    ray.shutdown()
+    said = capsys.readouterr().err
+    assert f"waiting {told}" in said
+    assert said.count("waiting ") <= 3  # each second once
 
 
 WITHOUT_CODE = """
