@@ -176,13 +176,15 @@ def _traced(
 
 
 def note_branch(
-    context: dg.AssetExecutionContext, run: plan.PlannedRun, trunk: Mapping[str, Any], used: UsedRecipe
+    context: dg.AssetExecutionContext, run: plan.PlannedRun, start: Mapping[str, Any], used: UsedRecipe
 ) -> None:
-    """Says in the log and in the checkpoint's entry that a training goes on from another run."""
-    context.log.info(
-        f"continuing from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
-        f"{trunk['tokens']:,} tokens are trained already"
-    )
+    """Says in the checkpoint's entry that a training goes on from another run, and in the log when it does."""
+    trunk = start["trunks"][-1]
+    if str(start["resumed_from"]).endswith(f"-{trunk['step']:08d}"):
+        context.log.info(
+            f"continuing from {trunk['run']} at step {trunk['step']:,} of {run.config.training.steps:,}: "
+            f"{trunk['tokens']:,} tokens are trained already"
+        )
     name = step_name(trunk["run"], trunk["step"])
     asset = used.asset(CHECKPOINT)
     filters = dg.AssetRecordsFilter(asset, asset_partitions=[name])

@@ -173,7 +173,7 @@ class TrainerProcess:
     def _handle(self, message: Mapping[str, Any]) -> None:
         kind, step = message["kind"], message.get("step")
         if kind == "start" and message.get("trunks"):
-            checkpoints.note_branch(self.context, self.run, message["trunks"][-1], self.used)
+            checkpoints.note_branch(self.context, self.run, message, self.used)
         elif kind == "checkpoint":
             samples = [sample for sample in self._samples if sample["step"] == step]
             checkpoints.record(self.context, self.run, message, samples, self.used)

@@ -484,3 +484,17 @@ def test_the_log_of_a_training_says_in_lines_what_the_trainer_reports(trains: Tr
         f"4,096 of {tokens}: loss 6.000, 1,234 tokens/s, 1.5 min left",
         f"16,384 of {tokens}: checkpoint /x",
     }
+
+
+@pytest.mark.parametrize(("step", "said"), [(12, True), (26, False)])
+def test_a_training_that_resumes_beyond_what_it_shares_does_not_continue_from_there(
+    step: int, said: bool, trains: Train
+) -> None:
+    start = {"kind": "start", "parameters": 920_448, "flops_per_token": 4_337_664, "device": "cpu"}
+    start |= {"processes": 1, "precision": "bf16", "attention": "math", "tokens_total": 16_384}
+    start |= {"epochs": {}, "padding": {}, "resumed_from": f"/runs/b/checkpoints/step-{step:08d}"}
+    start |= {"trunks": [{"run": "6ddca120", "step": 12, "tokens": 6_144}]}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = trains(sends(start, LAST), instance)
+        lines = [event.message for event in instance.all_logs(result.run_id)]
+    assert any("continuing from 6ddca120 at step 12" in line for line in lines) == said
