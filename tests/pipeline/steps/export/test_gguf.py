@@ -66,8 +66,8 @@ def made(
     shape = ModelConfig.model_validate(SHAPE | model)
     with torch.device("meta"):
         llama = Llama(shape, VOCAB_SIZE, 128, "math")
-    llama.materialise(torch.device("cpu"))
-    llama.initialise(InitConfig(), 3)
+    llama.materialize(torch.device("cpu"))
+    llama.initialize(InitConfig(), 3)
     for name, parameter in llama.named_parameters():
         if parameter.dim() == 1:  # norms that all are 1 would hide one that is left out
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
