@@ -1,4 +1,4 @@
-"""Values as users met them, and their neighbours: what goes, and what looks like it and stays."""
+"""Values as users met them, and their neighbors: what goes, and what looks like it and stays."""
 
 import pytest
 

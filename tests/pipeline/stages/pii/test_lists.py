@@ -169,7 +169,7 @@ def test_values_of_all_kinds_side_by_side_are_found_at_once(
         "1.83.46.48.3.75.83.81",
     ],
 )
-def test_a_neighbour_that_continues_a_number_keeps_it(text: str) -> None:
+def test_a_neighbor_that_continues_a_number_keeps_it(text: str) -> None:
     assert scrubbed(text) == [text]
 
 
