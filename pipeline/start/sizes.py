@@ -88,7 +88,7 @@ class Size:
 # form of Hoffmann et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth.
 SIZES = (
     Size(2, 128, 2, 344, 128, 2_048, 4_096, 0),
-    Size(3, 192, 3, 512, 256, 2_048, 4_096, 3, 5),
+    Size(3, 192, 3, 512, 256, 2_048, 4_096, 2, 5),
     Size(4, 256, 4, 688, 256, 2_048, 8_192, 5, 55),
     Size(6, 384, 6, 1_024, 512, 16_384, 8_192, 8),
     Size(8, 512, 8, 1_376, 512, 32_768, 16_384, 8),
