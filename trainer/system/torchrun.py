@@ -31,8 +31,12 @@ def main(arguments: list[str]) -> int:
     news = _News()
     for name in TALKATIVE:
         logging.getLogger(name).addFilter(news)
+    options = run.parse_args(arguments)
+    if options.standalone and options.local_addr is None:
+        # By default the name of this machine, which many a container cannot resolve.
+        options.local_addr = "127.0.0.1"
     try:
-        run.run(run.parse_args(arguments))
+        run.run(options)
     except (RendezvousError, DistError) as error:
         why = first_line(error.__cause__ or error).rstrip(".")
         print(

@@ -123,6 +123,15 @@ def test_reading_shards_and_configurations_never_loads_torch() -> None:
     assert "torch" not in printed(loaded).split()
 
 
+@pytest.mark.parametrize("given", [[], ["--local-addr=127.0.0.5"]], ids=["by default", "given"])
+def test_the_processes_of_one_machine_meet_although_it_cannot_resolve_its_own_name(given: list[str]) -> None:
+    command = [sys.executable, "-m", "trainer.system.torchrun", "--standalone", *given, "--no-python"]
+    printed = subprocess.run(
+        [*command, "printenv", "MASTER_ADDR"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert printed.stdout.strip() == ("127.0.0.5" if given else "127.0.0.1")
+
+
 C10D = ["--rdzv-backend=c10d"]
 
 
