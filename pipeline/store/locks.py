@@ -13,13 +13,13 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def exclusive(path: Path, what: str) -> Iterator[None]:
-    """Waits until no other process holds the lock. `what` names the work in the log."""
+def exclusive(path: Path, told: str) -> Iterator[None]:
+    """Waits until nobody else holds the lock. `told` is what the log says then."""
     with _opened(path) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            log.info("%s: another process is making it, waiting for that process", what)
+            log.info(told)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

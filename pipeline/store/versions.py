@@ -121,7 +121,8 @@ class Versions:
 
     def locked(self, key: Key, name: str) -> AbstractContextManager[None]:
         """Waits for the process that works under this name. The lock ends with the process that holds it."""
-        return locks.exclusive(self.directory(key) / f".{name}.lock", key)
+        waiting = f"{key}: another process is making it, waiting for that process"
+        return locks.exclusive(self.directory(key) / f".{name}.lock", waiting)
 
     @contextmanager
     def idle(self) -> Iterator[None]:

@@ -66,7 +66,10 @@ class Mirror(Files):
             self.cache.used(path)
             return path
         lock = self.root / FETCHING / f"{crc32(os.fsencode(path)) % LOCKS:02d}.lock"
-        with writable(self.root), locks.exclusive(lock, f"fetching {path.name}"):
+        waiting = (
+            f"fetching {path.name}: waiting until another file is fetched, or this one by another process"
+        )
+        with writable(self.root), locks.exclusive(lock, waiting):
             if not path.exists():
                 self._download(path)
         return path

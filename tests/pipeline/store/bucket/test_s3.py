@@ -1,6 +1,7 @@
 """A store in a bucket, on a server of this machine: what is read, published, and left by what goes wrong."""
 
 import hashlib
+import logging
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from pipeline.cli import main
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.errors import BucketError
-from pipeline.store.bucket.mirror import FetchError
+from pipeline.store.bucket.mirror import FetchError, Mirror
 from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
 from pipeline.store.damage import Look
@@ -235,6 +236,21 @@ def test_processes_that_want_one_file_fetch_it_once(server: S3, tmp_path: Path) 
         readers = [subprocess.Popen(command, env=os.environ | near.environment) for _ in range(3)]
         assert [reader.wait(120) for reader in readers] == [0, 0, 0]
         assert proxy.moved["GET"] < 2 * len(text)
+
+
+def test_files_that_are_fetched_side_by_side_are_not_said_to_be_made_by_another_process(
+    server: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(store(tmp_path), work(), a="one", b="two", c="three")
+    other = store(tmp_path, "other")
+    paths = [file.path for file in other.current("numbers").files("table")]
+    monkeypatch.setattr("pipeline.store.bucket.mirror.LOCKS", 1)
+    download = Mirror._download
+    monkeypatch.setattr(Mirror, "_download", lambda *given: (time.sleep(0.2), download(*given)))
+    caplog.set_level(logging.INFO)
+    other.files.fetch_all(paths)
+    assert ".txt: waiting until another file is fetched" in caplog.text
+    assert "another process is making it" not in caplog.text
 
 
 def test_gc_removes_what_nothing_names_and_aborts_what_was_begun(
