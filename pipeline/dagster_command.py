@@ -2,10 +2,13 @@
 stack trace also while Dagster is imported, and a place that it cannot use is one sentence.
 """
 
+import importlib
 import os
 import runpy
+import signal
 import sys
 import warnings
+from contextlib import nullcontext
 
 from trainer.system import ctrl_c
 
@@ -25,4 +28,10 @@ if __name__ == "__main__":
     if "error" in os.environ.get("PYTHONWARNINGS", ""):  # Dagster and others warn at each start
         os.environ["PYTHONWARNINGS"] = "ignore"  # of what this process starts
         warnings.simplefilter("ignore")
-    runpy.run_module("dagster", run_name="__main__", alter_sys=True)
+    importlib.import_module("dagster._cli")
+    is_ui = sys.argv[1:2] == ["dev"]
+    if is_ui:  # Dagster leaves its processes behind on SIGTERM
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Only `dagster dev` waits for Ctrl-C itself: it then ends the processes that it has started.
+    with ctrl_c.raises() if is_ui else nullcontext():
+        runpy.run_module("dagster", run_name="__main__", alter_sys=True)
