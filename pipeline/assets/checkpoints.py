@@ -178,7 +178,7 @@ def _traced(
 def note_branch(
     context: dg.AssetExecutionContext, run: plan.PlannedRun, start: Mapping[str, Any], used: UsedRecipe
 ) -> None:
-    """Says in the checkpoint's entry that a training goes on from another run, and in the log when it does."""
+    """Says in the entry of a checkpoint that a training goes on from it, and in the log when it does."""
     trunk = start["trunks"][-1]
     if str(start["resumed_from"]).endswith(f"-{trunk['step']:08d}"):
         context.log.info(
