@@ -418,7 +418,7 @@ def test_more_time_makes_a_larger_model_and_little_text_a_smaller_one() -> None:
 
 
 def test_the_smallest_model_does_not_read_a_text_four_times_where_the_second_reads_it_twice() -> None:
-    """In ten minutes 6 MB of proposals came to 1.593 bits per byte with the one, and to 1.534 with the other."""
+    """In ten minutes 6 MB of proposals came to 1.593 bits per byte with one, and to 1.534 with the other."""
     pace = {SIZES[0]: 13_000.0, SIZES[1]: 6_100.0}
     found = longest(Learned(5_760_000), 8.8 * 60, lambda size, vocab_size: pace.get(size, 3_000.0))
     assert found.size is SIZES[1]
