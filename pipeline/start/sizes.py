@@ -84,8 +84,8 @@ class Size:
         return self.model.parameters(0)
 
 
-# docs/performance/folders.md has the runs from which the tokens of the first three follow, by a law of the
-# form of Hoffmann et al. 2022 (arXiv 2203.15556). Beyond, they are those by which this law begins the fourth.
+# docs/performance/folders.md has the runs from which the tokens of the first three follow, those of the third
+# by a law of the form of Hoffmann et al. 2022 (arXiv 2203.15556). By the same law, 8 begin the fourth.
 SIZES = (
     Size(2, 128, 2, 344, 128, 2_048, 4_096, 0),
     Size(3, 192, 3, 512, 256, 2_048, 4_096, 2, 5),
