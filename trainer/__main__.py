@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -36,6 +37,9 @@ from trainer.system.errors import (
 from trainer.system.open_files import allow_enough
 from trainer.system.signals import loading, stop_with_parent
 from trainer.tools import commands
+
+# For torchrun, which tells of the process that ended first, to notice the one that was lost.
+LATER_SECONDS = 1.0
 
 
 def main(arguments: list[str]) -> int:
@@ -84,6 +88,7 @@ def _ended(arguments: list[str]) -> int:
         return USER_ERROR
     except ProcessLostError as error:
         print(f"trainer: {error}", file=sys.stderr, flush=True)
+        time.sleep(LATER_SECONDS)
         return PROCESS_LOST
     except (MemoryError, ImportError) as error:
         if not is_out_of_memory(error):

@@ -17,13 +17,14 @@ import torch
 from tests.integration.project import until
 from tests.trainer.parallel.processes import together
 from tests.trainer.runs import ROOT, write_config
+from trainer import __main__
 from trainer.config import RunConfig
 from trainer.run import loop
 from trainer.run.loop import run
 from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import launch
-from trainer.system.errors import ProcessLostError, TrainerError
+from trainer.system.errors import PROCESS_LOST, ProcessLostError, TrainerError
 
 
 def _told(settings: dict[str, Any], others: dict[str, Any], pytorch: str, place: Path) -> None:
@@ -89,6 +90,19 @@ def test_a_process_that_has_lost_another_says_so_in_a_sentence(
     assert together(_without_the_other, 2, settings, seconds, tmp_path) == [0, 9]
     lost = f"process 0 on {socket.gethostname()} has lost another process of this training"
     assert re.fullmatch(rf"{lost} \(.*({why}).*", (tmp_path / "0").read_text())
+
+
+def test_torchrun_is_left_the_time_to_tell_of_the_process_that_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def loses(_: list[str]) -> int:
+        raise ProcessLostError("process 0 has lost another")
+
+    monkeypatch.setattr(__main__, "_train", loses)
+    begun = time.monotonic()
+    assert __main__._ended(["run.yaml"]) == PROCESS_LOST
+    assert time.monotonic() - begun > 0.5  # it looks ten times a second
+    assert capsys.readouterr().err == "trainer: process 0 has lost another\n"
 
 
 def _without_the_other(settings: dict[str, Any], seconds: int, place: Path) -> None:
