@@ -121,7 +121,9 @@ def _announce_compiling() -> None:
                 self._collects = gc.isenabled()
                 gc.disable()
             _, ours, name = compiling.data["dispatcher"].py_func.__module__.partition("pipeline.stages.")
-            self._entered.append(announced(name.partition(".")[0]) if ours else nullcontext())
+            # Not what it calls: each would begin the time anew after which a log says that it takes long.
+            first = ours and not self._entered
+            self._entered.append(announced(name.partition(".")[0]) if first else nullcontext())
             self._entered[-1].__enter__()
 
         def on_end(self, compiling: event.Event) -> None:

@@ -22,8 +22,15 @@ def test_a_kernel_is_announced_once_when_it_is_compiled(monkeypatch: pytest.Monk
         yield
         events.append("compiled")
 
-    def following(number: int) -> int:
+    def added(number: int) -> int:
         return number + 1
+
+    added.__module__ = "pipeline.stages.suffixes"
+    called = Compiled(added)
+
+    def following(number: int) -> int:
+        following_one: int = called(number)
+        return following_one
 
     following.__module__ = "pipeline.stages.dedup.bands"
     monkeypatch.setattr(compiled, "announced", announced)
