@@ -2,7 +2,7 @@
 time left, that is painted again five times a second and gone at the end. Elsewhere it is a plain line for
 what takes longer than a moment.
 
-A program calls `begin`, or `say_through` for a log alone; without these, as in worker processes, nothing is
+A program calls `begin`, or `begin_in_log` for a log alone; without these, as in worker processes, nothing is
 shown. The line is on standard error. While there is one, standard error is a pipe: what a library or a child
 process writes there is printed above the line instead of in the middle of it. So is standard output in a
 program that has no result to print.
@@ -365,7 +365,12 @@ def next_stage() -> None:
 
 
 def say_through(say: Callable[[str], None]) -> None:
-    """Lets a thread call `say` with the name of work that takes a while, unless a terminal shows it."""
+    """Lets a thread call `say` with the name of work that takes a while, where there is no terminal."""
+    _screen.say = say
+
+
+def begin_in_log(say: Callable[[str], None]) -> None:
+    """Lets a thread call `say` with the name of work that takes a while, also where there is a terminal."""
     _screen.on, _screen.say = True, say
 
 

@@ -82,7 +82,7 @@ def show_activities() -> None:
         terminal.say_through(lambda what: print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr))
         terminal.begin("preparing the run")
     else:
-        terminal.say_through(log.info)
+        terminal.begin_in_log(log.info)
 
 
 def keep_output_to_the_end() -> None:
