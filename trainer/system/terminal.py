@@ -2,11 +2,10 @@
 time left, that is painted again five times a second and gone at the end. Elsewhere it is a plain line for
 what takes longer than a moment.
 
-A program calls `begin`, or `begin_in_log` for a log alone; without these, as in worker processes, nothing is
-shown. The line is on standard error. While there is one, standard error is a pipe: what a library or a child
-process writes there is printed above the line instead of in the middle of it. So is standard output in a
-program that has no result to print.
-A program that runs another one shows in its own line what that one relays: see RELAY_VARIABLE.
+Without `begin` or `begin_in_log`, as in worker processes, nothing is shown. The line is on standard error.
+While there is one, standard error is a pipe: what a library or a child process writes there is printed above
+the line instead of in the middle of it. So is standard output in a program that has no result to print. A
+program that runs another one shows in its own line what that one relays: see RELAY_VARIABLE.
 """
 
 import atexit
@@ -235,8 +234,7 @@ class _Screen:
 
     def _tick(self, ended: threading.Event) -> None:
         if self.interactive:
-            # While `paint` has the lock, it must not wait for an import: what Ctrl-C calls may wait for the
-            # lock in the midst of an import.
+            # `paint` has the lock and must not wait for an import, in which Ctrl-C may wait for the lock.
             import tqdm.utils  # noqa: F401
         while not ended.wait(PAINTED_EVERY_SECONDS):
             if self.interactive:
