@@ -73,7 +73,7 @@ def test_every_row_has_the_same_verdict_in_json_and_parquet(tmp_path: Path, form
         seen.update("document" if one.startswith("\x1e") else one for one in found.values())
         said = [part for one in found.values() for part in one.split("\x1e")]
         assert not any(part.startswith("assistant") and NOT_TO_BE_LEARNED in part for part in said)
-    assert seen["document"] > 300 and len(seen) > 5 and seen["not_learned"] > 20
+    assert seen["document"] > 300 and len(seen) > 5 and seen["not_learnt"] > 20
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from trainer.hf import load_model
 from trainer.model.cache import POSITIONS
 from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.generate import ROWS, Prompt, generate
-from trainer.run.evaluation.questions import messages, rows
+from trainer.run.evaluation.questions import rows, unanswered
 
 
 def answered(
@@ -19,7 +19,7 @@ def answered(
     answered: `text`, whether it `stops`, and `unended` if it was cut off after `max_new_tokens`. Of a
     conversation that is longer than the context, the model forgets what `chat` forgets. Raises TrainerError.
     """
-    asked = [messages(row, place) for place, row in rows(questions)]
+    asked = [unanswered(row, place) for place, row in rows(questions)]
     form = ChatFormat.of(directory)
     model = load_model(directory)
     room = min(model.max_length, POSITIONS[model.device.type])

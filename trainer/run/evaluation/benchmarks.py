@@ -12,7 +12,7 @@ from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.precision import Precision, resolve_precision
 from trainer.run.evaluation.conversation import ChatFormat
 from trainer.run.evaluation.log_likelihoods import Tokens, log_likelihoods
-from trainer.run.evaluation.questions import Messages, messages, rows
+from trainer.run.evaluation.questions import Messages, rows, unanswered
 from trainer.system.durable import room_in, write_atomically
 from trainer.system.errors import TrainerError
 from trainer.system.intervals import of_mean, wilson
@@ -51,7 +51,7 @@ def _item(row: Any, where: str) -> Question:
         raise TrainerError(f"{where}: `context` must be a text, or a list with one for each continuation")
     if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < len(continuations):
         raise TrainerError(f"{where}: `gold` must be the number of the right continuation, counted from 0")
-    said = None if context or "messages" not in row else messages(row, where)
+    said = None if context or "messages" not in row else unanswered(row, where)
     return Question(tuple(contexts), tuple(continuations), gold, said)
 
 

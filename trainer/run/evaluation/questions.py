@@ -51,11 +51,17 @@ def messages(row: Any, place: str) -> Messages:
                 f"{place}: message {number}: the model has not learned to call tools: leave out `tool_calls`"
             )
         found.append((known, _text(f"{place}: message {number}", content)))
+    return tuple(found)
+
+
+def unanswered(row: Any, place: str) -> Messages:
+    """The messages of a row, of which the last has no answer yet. Raises TrainerError."""
+    found = messages(row, place)
     if found[-1][0] == "assistant":
         raise TrainerError(
             f"{place}: the last message is the assistant's, so nothing is left to answer: leave it out"
         )
-    return tuple(found)
+    return found
 
 
 def _text(where: str, content: Any) -> str:
