@@ -80,8 +80,10 @@ def _without_tokens(settings: dict[str, Any], place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("parallel", "seconds", "why"),
-    [({}, 0, "closed|reset"), ({"dp_shard": 2}, 12, "Timed out waiting")],
-    ids=["which died", "which hangs"],
+    [
+        pytest.param({}, 0, "closed|reset", id="which died"),
+        pytest.param({"dp_shard": 2}, 12, "Timed out waiting", id="which hangs", marks=pytest.mark.slow),
+    ],
 )
 def test_a_process_that_has_lost_another_says_so_in_a_sentence(
     settings: dict[str, Any], tmp_path: Path, parallel: dict[str, int], seconds: int, why: str
