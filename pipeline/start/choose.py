@@ -68,8 +68,8 @@ class Budget:
     text_bytes: int
     kept: int
 
-    def with_data(self) -> Self:
-        """The same when the data stages are done."""
+    def after_data(self) -> Self:
+        """The same once the data stages are done."""
         seconds = self.text_bytes / DATA_BYTES_A_SECOND
         return replace(self, around=self.around - seconds, training=self.training + seconds)
 
@@ -126,7 +126,7 @@ def choose(
     corpora = [_reading(corpus, budget.share, wishes) for corpus in texts]
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
     if left is not None:
-        budget = budget.with_data()
+        budget = budget.after_data()
     length = _length(left or Learned(round(budget.kept * (1 - fewest))), budget.training, speed)
     size, vocab_size = length.size, length.vocab_size
     tokens_per_second = speed.of(size, vocab_size)
