@@ -1,12 +1,12 @@
 """Every choice of a recipe for a folder and a deadline."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pipeline.start.folder.look import Folder, FoundCorpus, NothingReadableError
 from pipeline.start.horizon import AIM, Horizon
-from pipeline.start.sizes import SIZES, USUAL, Learned, Length, bytes_a_token, longest
+from pipeline.start.sizes import SIZES, USUAL, Learned, Length, Size, bytes_a_token, length_of, longest
 from pipeline.start.speed import Speed, processes
 from pipeline.start.tuning import Tuning
 from trainer.system.clock import since_boot
@@ -82,6 +82,7 @@ class Chosen:
     program takes `program_seconds`. Of the `gpus` of this machine, `processes` train. `validation_fraction`
     of the documents and `held_out_conversations` of the conversations are held out. `left_out` says why
     corpora are not trained on. `changed` says why the `horizon` was changed during the training, if it was.
+    The sizes that were `tried` before have so many bits per byte of the held-out text.
     """
 
     folder: Folder
@@ -103,6 +104,7 @@ class Chosen:
     part_bytes: int
     left_out: tuple[str, ...]
     changed: str = ""
+    tried: Mapping[Size, float] = field(default_factory=dict)
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
         length = replace(self.length, tokens=horizon.tokens, limit="time")
@@ -110,11 +112,16 @@ class Chosen:
 
 
 def choose(
-    folder: Folder, wishes: Wishes, speed: Speed, spent: float = 0.0, left: Learned | None = None
+    folder: Folder,
+    wishes: Wishes,
+    speed: Speed,
+    spent: float = 0.0,
+    left: Learned | None = None,
+    size: Size | None = None,
 ) -> Chosen:
     """Chooses all settings of a recipe. `spent` seconds are gone already. Once the data stages are done,
-    `left` is the text that they have left to learn. Raises NothingReadableError for a folder that
-    has nothing to pretrain on.
+    `left` is the text that they have left to learn. The model has this `size`, if one is given. Raises
+    NothingReadableError for a folder that has nothing to pretrain on.
     """
     began = since_boot()
     folder = _with_transcripts_as_text(folder, wishes)
@@ -127,7 +134,11 @@ def choose(
     fewest = min(0.2, HELD_OUT_DOCUMENTS / max(1, sum(map(_documents, corpora))))
     if left is not None:
         budget = budget.after_data()
-    length = _length(left or Learned(round(budget.kept * (1 - fewest))), budget.training, speed)
+    text = left or Learned(round(budget.kept * (1 - fewest)))
+    if size is None:
+        length = _length(text, budget.training, speed)
+    else:
+        length = length_of(size, text, budget.training, speed.of)
     size, vocab_size = length.size, length.vocab_size
     tokens_per_second = speed.of(size, vocab_size)
     chats = [chat for chat in chats if _fits(chat, vocab_size)]

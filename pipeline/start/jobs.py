@@ -18,9 +18,10 @@ from pipeline.start.conversations import read_conversations
 from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
-from pipeline.start.horizon import AIM, FINISHING, Standing
+from pipeline.start.horizon import AIM, FINISHING, RESTARTING, Standing
+from pipeline.start.other_sizes import held_out_score, others, ranked
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
-from pipeline.start.sizes import FEWEST_ENTRIES
+from pipeline.start.sizes import FEWEST_ENTRIES, Size
 from pipeline.start.speed import Speed
 from pipeline.start.too_little_text import learned, supported_entries, too_little
 from pipeline.steps.corpus.ingest import CONTINUES_VARIABLE
@@ -62,7 +63,7 @@ class Jobs:
         self.speed.end()
         if self.chosen.conversations:
             read_conversations(load_recipe(self.path))
-        following = self._pretrain()
+        following = self._try_others(self._pretrain())
         if self.chosen.conversations:
             if (each := following.seconds_a_token) and is_ours(self.path):
                 around = PROGRAMS_AROUND_TUNING * following.program_seconds
@@ -91,6 +92,61 @@ class Jobs:
                 else:
                     self.chosen, self.anew = self.anew, None
                     self._write()
+
+    def _try_others(self, following: Following) -> Following:
+        """Trains other sizes in the time that little text leaves, and keeps the best by the held-out text,
+        since which size suits so little text only a training tells. Returns what followed that of the best.
+        """
+        first = self.chosen.length
+        if first.limit == "time":
+            return following
+        trained, tried = {first.size: (self.chosen, following)}, dict[Size, float]()
+        for size in others(first.size):
+            if (other := self._other(size, trained[first.size])) is None:
+                continue
+            tried = tried or {first.size: held_out_score(self.path)}
+            left = f"{self.deadline.left / 60:,.1f} minutes are left"
+            print(f"\n{left}: a model of {size.words} is trained as well. The best is kept.", flush=True)
+            self.chosen = replace(other, tried=dict(tried))
+            self._write()
+            try:
+                following = self._pretrain()
+            except FailedJobError as error:
+                print(f"\n{error}. A model that was trained before is kept.", file=sys.stderr, flush=True)
+                continue
+            trained[size] = self.chosen, following
+            tried[size] = held_out_score(self.path)
+        if tried and is_ours(self.path):
+            last, best = self.chosen, min(tried, key=tried.__getitem__)
+            print(f"\nOn the held-out text, bits per byte are {ranked(tried)}.", flush=True)
+            self.chosen, following = trained[best]
+            self.chosen = replace(self.chosen, tried=tried)
+            self._write()
+            if last.length.size != best:
+                self._execute("pretrain", lambda: False, lambda _: None)  # which finds all of it made
+        return following
+
+    def _other(self, size: Size, first: tuple[Chosen, Following]) -> Chosen | None:
+        """The choices for another size, if all that it should read fits into the time that is left."""
+        (chosen, following), recipe = first, load_recipe(self.path)
+        vocab_size = chosen.length.vocab_size
+        left = learned(recipe, vocab_size)
+        if not left or not is_ours(self.path):
+            return None
+        other = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left, size)
+        if other.length.limit == "time":
+            return None
+        seconds = other.horizon.tokens / other.tokens_per_second
+        if each := following.seconds_a_token:
+            seconds *= max(1.0, each * chosen.tokens_per_second)  # on a machine that has become slower
+        seconds += other.budget.around + other.budget.tuning + RESTARTING * following.program_seconds
+        if seconds > AIM * self.deadline.seconds:
+            return None
+        return replace(
+            other,
+            length=replace(other.length, vocab_size=vocab_size),
+            validation_fraction=chosen.validation_fraction,
+        )
 
     def _halved_vocabulary(self) -> bool:
         """Halves the vocabulary until the text supports it, if a job has failed for want of that, and returns

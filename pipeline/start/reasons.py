@@ -8,6 +8,7 @@ from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
+from pipeline.start.other_sizes import ranked
 from pipeline.start.sizes import LITTLE_TEXT, MOST_EPOCHS, SIZES, Length
 from pipeline.store.params import MESSAGE
 from trainer.system.wording import counted
@@ -45,7 +46,7 @@ def choices(chosen: Chosen) -> list[Choice]:
         *(choice for reading in chosen.corpora for choice in _of_corpus(reading, chosen.wishes)),
         Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized"),
         Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
-        Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(length)),
+        Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(chosen)),
         Choice(
             "tokens",
             f"{chosen.horizon.tokens:,}",
@@ -147,9 +148,12 @@ def _of_quality(reading: Reading, wishes: Wishes) -> Choice:
     return Choice(f"quality of {reading.corpus.name}", value, reason)
 
 
-def _why_size(length: Length) -> str:
-    size = length.size
-    shape = f"{size.n_layers} layers of width {size.d_model}"
+def _why_size(chosen: Chosen) -> str:
+    length, size = chosen.length, chosen.length.size
+    shape = size.words
+    if chosen.tried:
+        best = "the best on the held-out text" if size in chosen.tried else "which the time allows to try"
+        return f"{shape}, {best}; bits per byte so far: {ranked(chosen.tried)}"
     if size == SIZES[0]:
         return f"{shape}, the smallest, since there is little text or time"
     if length.is_for_repeats:

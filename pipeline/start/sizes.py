@@ -79,6 +79,10 @@ class Size:
         return ModelConfig(**self.shape)
 
     @property
+    def words(self) -> str:
+        return f"{self.n_layers} layers of width {self.d_model}"
+
+    @property
     def of_blocks(self) -> int:
         """Parameters without embedding and head."""
         return self.model.parameters(0)
@@ -139,7 +143,7 @@ class Length:
         """Tokens of a window: few where a large model repeats little text. Of 195 kB of mail the third size
         came to 2.228 bits per byte in windows of 128 tokens, and to 2.266 in windows of 256.
         """
-        short = self.is_for_repeats and self.unique < LITTLE_TEXT
+        short = self.epochs >= REPEATED and self.unique < LITTLE_TEXT
         return SIZES[0].seq_len if short else self.size.seq_len
 
     @property
@@ -190,13 +194,14 @@ def longest(text: Learned, seconds: float, tokens_per_second: Callable[[Size, in
     """The largest size that sees enough text in so many seconds of training, and its length. Repeated text
     counts as `worth` says.
     """
-    lengths = [_length(size, text, seconds, tokens_per_second) for size in SIZES]
+    lengths = [length_of(size, text, seconds, tokens_per_second) for size in SIZES]
     return next(one for one in reversed(lengths) if one.is_fed)
 
 
-def _length(
+def length_of(
     size: Size, text: Learned, seconds: float, tokens_per_second: Callable[[Size, int], float]
 ) -> Length:
+    """The length of one size, by the same rules."""
     vocab_size = vocabulary(text.text_bytes, size)
     unique = text.tokens(vocab_size)
     # A model with more parameters than tokens learns a text by heart when it reads it often. The smallest had

@@ -1,6 +1,7 @@
 """Where the data stages leave other text than was expected, the choices are made anew."""
 
 import json
+import math
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,9 +16,10 @@ from pipeline.start.choose import Wishes, choose
 from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
 from pipeline.start.horizon import Horizon
-from pipeline.start.jobs import Jobs
+from pipeline.start.jobs import FailedJobError, Jobs
+from pipeline.start.other_sizes import others
 from pipeline.start.recipe_file import recipe_text, write
-from pipeline.start.sizes import SIZES, Learned
+from pipeline.start.sizes import SIZES, Learned, Size
 from pipeline.start.too_little_text import learned
 from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
@@ -37,9 +39,17 @@ def copies(times: int) -> Callable[[Path], None]:
     return written
 
 
-def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Recipe], Horizon]:
+def few_texts(folder: Path) -> None:
+    for number, text in enumerate(ENGLISH[:20]):
+        (folder / f"{number}.txt").write_text(text)
+
+
+def recipes_run(
+    folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch, scores: Mapping[Size, float] = {}
+) -> tuple[list[Recipe], Horizon]:
     """The recipes that `start` runs, one after the other, with trainings that do nothing. And how long the
-    last of them may become. The folder is gone once the first has read it.
+    last of them may become. The folder is gone once the first has read it. The sizes with `scores` are tried
+    if there is time, and NaN stands for a training that fails.
     """
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
     speed = fixed_speed()
@@ -57,9 +67,17 @@ def recipes_run(folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch) -> 
         for corpus in recipe.corpus_names:
             source_state.observe(store_of(recipe), recipe, corpus)
         rmtree(folder, ignore_errors=True)
+        if math.isnan(score(path)):
+            raise FailedJobError("no memory")
         return stops()
 
+    def score(path: Path) -> float:
+        model = load_recipe(path).training.model
+        return next((bits for size, bits in scores.items() if size.model == model), 0.0)
+
     monkeypatch.setattr(jobs, "execute", execute)
+    monkeypatch.setattr(jobs, "others", lambda first: [size for size in others(first) if size in scores])
+    monkeypatch.setattr(jobs, "held_out_score", score)
     monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
     job = Jobs(path, chosen, Deadline(wishes.seconds), folder, speed)
     job.run()
@@ -123,3 +141,54 @@ def test_text_of_more_tokens_than_its_bytes_let_expect_is_read_as_often_as_other
     assert run.training.max_tokens == horizon.tokens > 1.4 * planned.training.max_tokens
     assert 3 * tokens < horizon.tokens <= 16 * tokens
     assert f" with {tokens:,} tokens, where " in capsys.readouterr().err
+
+
+SMALLEST, SECOND, THIRD = SIZES[:3]
+
+
+@pytest.mark.parametrize(
+    ("scores", "trained", "kept"),
+    [
+        ({SMALLEST: 2.3, SECOND: 2.2, THIRD: 2.1}, [SMALLEST, THIRD, SECOND], THIRD),
+        ({SMALLEST: 2.1, SECOND: 2.2, THIRD: 2.3}, [SMALLEST, THIRD, SECOND], SMALLEST),
+        ({SMALLEST: 2.2, SECOND: 2.1, THIRD: math.nan}, [SMALLEST, THIRD, SECOND], SECOND),
+        ({SMALLEST: 2.2, THIRD: math.nan}, [SMALLEST, THIRD], SMALLEST),
+    ],
+)
+def test_sizes_are_tried_in_the_time_that_little_text_leaves_and_the_best_is_kept(
+    scores: dict[Size, float],
+    trained: list[Size],
+    kept: Size,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = folder_of(few_texts, tmp_path)
+    run, horizon = recipes_run(folder, 1, monkeypatch, scores)
+    # Where it is not the last, the best is asked for again, and found.
+    expected = trained if trained[-1] == kept else [*trained, kept]
+    assert [recipe.training.model for recipe in run] == [size.model for size in expected]
+    data = [(recipe.shards, recipe.tokenizer, recipe.raw, recipe.corpora) for recipe in run]
+    assert all(one == data[0] for one in data)
+    left = load_recipe(path := folder.with_name("recipe.yaml"))
+    assert left.training.model == kept.model and left.training.max_tokens == horizon.tokens
+    known = sorted((score, size.words) for size, score in scores.items() if not math.isnan(score))
+    said = ", ".join(f"{score:.3f} with {words}" for score, words in known)
+    assert f"the best on the held-out text; bits per byte so far: {said}" in path.read_text()
+    assert f"On the held-out text, bits per byte are {said}." in capsys.readouterr().out
+
+
+def test_a_size_for_which_no_time_is_left_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = {SMALLEST: 2.3, THIRD: 2.1}
+    (run,), _ = recipes_run(folder_of(few_texts, tmp_path), 0.0055, monkeypatch, scores)
+    assert run.training.model == SMALLEST.model
+
+
+def test_a_text_that_ends_no_training_is_learned_by_one_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = dict.fromkeys(SIZES, 2.1)
+    (run,), _ = recipes_run(folder_of(copies(1), tmp_path), 0.005, monkeypatch, scores)
+    assert run.training.max_tokens
