@@ -216,35 +216,31 @@ def test_a_node_with_a_changed_line_is_refused_by_node_and_file(cluster: RayClus
         list(engine.map(node, range(4), input_bytes=1, what="test"))
 
 
-@pytest.mark.parametrize(
-    ("processes", "told"),
-    [
-        (2, "for 1 node with 2 CPUs free; the cluster has 0 nodes of that size: start more with `ray start"),
-        (1, "for 1 node with 1 CPU free; the cluster has 2 nodes of that size\n"),
-    ],
-    ids=["too large", "all in use"],
-)
 def test_a_training_that_waits_for_nodes_says_whether_the_cluster_has_them(
-    cluster: RayCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    processes: int,
-    told: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pipeline.steps.training.ray_nodes.WARN_EVERY_SECONDS", 1)
-    ray.init(cluster.address, log_to_driver=False)
-    in_use = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
-    assert in_use.wait(60)
-    stop = threading.Event()
-    waiting = threading.Thread(target=_placed, args=(Training("", cluster.address, 1, processes, 1), stop))
-    waiting.start()
-    time.sleep(3.2)
-    stop.set()
-    waiting.join()
-    ray.shutdown()
-    said = capsys.readouterr().err
-    assert f"waiting {told}" in said
-    assert said.count("waiting ") <= 3  # each second once
+
+    def told(address: str, processes: int) -> str:
+        stop = threading.Event()
+        waiting = threading.Thread(target=_placed, args=(Training("", address, 1, processes, 1), stop))
+        waiting.start()
+        time.sleep(3.2)
+        stop.set()
+        waiting.join()
+        said = capsys.readouterr().err
+        assert said.count("waiting ") <= 3  # each second once
+        return said
+
+    with started(nodes=2) as own:  # which no other test has given more nodes
+        ray.init(own.address, log_to_driver=False)
+        in_use = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
+        assert in_use.wait(60)
+        too_large = "waiting for 1 node with 2 CPUs free; the cluster has 0 nodes of that size: start more"
+        assert too_large in told(own.address, 2)
+        all_in_use = "waiting for 1 node with 1 CPU free; the cluster has 2 nodes of that size\n"
+        assert all_in_use in told(own.address, 1)
+        ray.shutdown()
 
 
 WITHOUT_CODE = """
