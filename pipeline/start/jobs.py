@@ -101,7 +101,9 @@ class Jobs:
         if first.limit == "time":
             return following
         trained, tried = {first.size: (self.chosen, following)}, dict[Size, float]()
-        for size in others(first.size):
+        best, seen = first.size, {first.size}
+        while size := next((one for one in others(best) if one not in seen), None):
+            seen.add(size)
             if (other := self._other(size, trained[first.size])) is None:
                 continue
             tried = tried or {first.size: held_out_score(self.path)}
@@ -116,8 +118,9 @@ class Jobs:
                 continue
             trained[size] = self.chosen, following
             tried[size] = held_out_score(self.path)
+            best = min(tried, key=tried.__getitem__)
         if tried and is_ours(self.path):
-            last, best = self.chosen, min(tried, key=tried.__getitem__)
+            last = self.chosen
             print(f"\nOn the held-out text, bits per byte are {ranked(tried)}.", flush=True)
             self.chosen, following = trained[best]
             self.chosen = replace(self.chosen, tried=tried)

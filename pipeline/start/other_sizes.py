@@ -9,12 +9,12 @@ from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store import keys
 
-# How far from the first size others are, in the order in which they are tried. Neighbors differ least.
-AWAY = (-2, 2, -1, 1)
+# How far from the best size so far others are, in the order in which they are tried. Neighbors differ least.
+AWAY = (-2, 2, 1, -1)
 
 
-def others(first: Size) -> Iterator[Size]:
-    places = (SIZES.index(first) + steps for steps in AWAY)
+def others(best: Size) -> Iterator[Size]:
+    places = (SIZES.index(best) + steps for steps in AWAY)
     yield from (SIZES[place] for place in places if 0 <= place < len(SIZES))
 
 

@@ -143,7 +143,7 @@ def test_text_of_more_tokens_than_its_bytes_let_expect_is_read_as_often_as_other
     assert f" with {tokens:,} tokens, where " in capsys.readouterr().err
 
 
-SMALLEST, SECOND, THIRD = SIZES[:3]
+SMALLEST, SECOND, THIRD, FOURTH = SIZES[:4]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,8 @@ SMALLEST, SECOND, THIRD = SIZES[:3]
         ({SMALLEST: 2.1, SECOND: 2.2, THIRD: 2.3}, [SMALLEST, THIRD, SECOND], SMALLEST),
         ({SMALLEST: 2.2, SECOND: 2.1, THIRD: math.nan}, [SMALLEST, THIRD, SECOND], SECOND),
         ({SMALLEST: 2.2, THIRD: math.nan}, [SMALLEST, THIRD], SMALLEST),
+        ({SMALLEST: 2.2, THIRD: 2.1, FOURTH: 2.0}, [SMALLEST, THIRD, FOURTH], FOURTH),
+        ({SMALLEST: 2.2, THIRD: 2.3, FOURTH: 2.0}, [SMALLEST, THIRD], SMALLEST),
     ],
 )
 def test_sizes_are_tried_in_the_time_that_little_text_leaves_and_the_best_is_kept(
@@ -172,7 +174,7 @@ def test_sizes_are_tried_in_the_time_that_little_text_leaves_and_the_best_is_kep
     assert all(one == data[0] for one in data)
     left = load_recipe(path := folder.with_name("recipe.yaml"))
     assert left.training.model == kept.model and left.training.max_tokens == horizon.tokens
-    known = sorted((score, size.words) for size, score in scores.items() if not math.isnan(score))
+    known = sorted((scores[size], size.words) for size in trained if not math.isnan(scores[size]))
     said = ", ".join(f"{score:.3f} with {words}" for score, words in known)
     assert f"the best on the held-out text; bits per byte so far: {said}" in path.read_text()
     assert f"On the held-out text, bits per byte are {said}." in capsys.readouterr().out
