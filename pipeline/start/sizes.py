@@ -12,9 +12,6 @@ from trainer.config.model import ModelConfig
 # section 6: what is read again is worth less each time; four epochs are nearly as good as new text, and after
 # sixteen nothing is gained.
 HALF_WORTH, FULL_EPOCHS, MOST_EPOCHS = 15.4, 4.0, 16.0
-# Text that is read more often is learned by heart, unless part of the numbers is left out by chance: then
-# more passes teach something, except to a larger vocabulary or model (docs/performance/folders.md).
-DROPOUT_ENTRIES = 2_048
 
 
 @dataclass(frozen=True)
@@ -22,9 +19,10 @@ class Regularized:
     """What keeps a model from learning a text by heart.
 
     `dropout` is for a text for which there is time `from_times` as often as is good without, and that is read
-    at most `times` as often. Each step takes the rate times the weight decay from a weight, and all steps
-    `decayed`, the product that matters (Wang and Aitchison 2024, arXiv 2405.13698). `rates` is the share of
-    the usual learning rates.
+    at most `times` as often. It suits vocabularies of at most so many `entries`: of larger texts more passes
+    teach nothing (docs/performance/folders.md). Each step takes the rate times the weight decay from a
+    weight, and all steps `decayed`, the product that matters (Wang and Aitchison 2024, arXiv 2405.13698).
+    `rates` is the share of the usual learning rates.
     """
 
     from_times: float
@@ -32,10 +30,15 @@ class Regularized:
     dropout: float
     decayed: float
     rates: float = 1.0
+    entries: int = 0
 
 
 PLAIN = Regularized(0, 1, 0.0, 2.5)
-WITH_DROPOUT = (Regularized(3, 4, 0.2, 4.0, rates=0.7), Regularized(1, 2, 0.1, 2.0))
+SMALLEST_WITH_DROPOUT = (
+    Regularized(3, 4, 0.2, 4.0, rates=0.7, entries=2_048),
+    Regularized(1, 2, 0.1, 2.0, entries=2_048),
+)
+LARGER_WITH_DROPOUT = (Regularized(2, 2, 0.2, 2.5, entries=1_024),)
 # Without dropout, the smallest becomes better by decay only in a long training over text that is repeated.
 LONG_STEPS, REPEATED = 2_000, 3.0
 # The usual rates, of embedding and head, and of the matrices in blocks.
@@ -210,7 +213,8 @@ def length_of(
     passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
     possible = seconds * tokens_per_second(size, vocab_size)
     smallest = size == SIZES[0]
-    against = WITH_DROPOUT if smallest and vocab_size <= DROPOUT_ENTRIES else ()
+    with_dropout = SMALLEST_WITH_DROPOUT if smallest else LARGER_WITH_DROPOUT
+    against = (one for one in with_dropout if vocab_size <= one.entries)
     chosen = next((one for one in against if possible > one.from_times * passes * unique), PLAIN)
     of_text = min(MOST_EPOCHS, passes * chosen.times) * unique
     tokens = min(possible, of_text)

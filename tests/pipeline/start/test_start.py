@@ -440,16 +440,19 @@ def test_with_time_for_all_passes_a_larger_model_reads_a_text_of_medium_size() -
     assert longest(Learned(150_000), 24 * 3600, fixed_speed().of).size is SIZES[0]
 
 
-@pytest.mark.parametrize(("text_bytes", "most"), [(150_000, 16), (440_000, 4), (2_500_000, 4)])
+@pytest.mark.parametrize(("text_bytes", "most"), [(150_000, 16), (250_000, 8), (440_000, 4), (2_500_000, 4)])
 def test_a_text_that_a_model_would_learn_by_heart_is_read_more_often_only_with_dropout(
     text_bytes: int, most: int
 ) -> None:
-    """After 16 passes over 440 kB a model had 3.81 bits per byte of other text, after 4 passes 2.46."""
+    """After 16 passes over 440 kB a model had 3.81 bits per byte of other text, after 4 passes 2.46. The
+    third size had 1.770 after 4 passes over 163 kB of notes, and 1.699 after 8 with dropout; of 800 kB of an
+    encyclopedia it had 2.379 and 2.498.
+    """
     a_day = longest(Learned(text_bytes), 24 * 3600, fixed_speed().of)
     assert most - 1 < a_day.epochs <= most
     assert a_day.dropout == (0.2 if most > 4 else 0.0)
     ten_passes = longest(Learned(text_bytes), 10 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
-    assert ten_passes.dropout == (0.1 if most > 4 else 0.0)  # too few for more
+    assert ten_passes.dropout == {16: 0.1, 8: 0.2, 4: 0.0}[most]  # of 16, the half with less
     assert ten_passes.most <= min(most, 8) * ten_passes.unique
     three_passes = longest(Learned(text_bytes), 3 * a_day.unique / 1_000, lambda size, vocab_size: 1_000)
     assert three_passes.dropout == 0
