@@ -30,7 +30,7 @@ from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.model.rope import rotary_tables
 from trainer.model.streaming import DROPPED, FIRST, Stream
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 FIGURE = ROOT / ".images/streaming.png"
 BIN = 64  # tokens of a point of the figure

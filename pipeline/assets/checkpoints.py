@@ -20,7 +20,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import saved_steps
 from trainer.system.durable import read_json
-from trainer.system.history import MANIFEST, RunHistory, reported, step_name
+from trainer.system.run_history import MANIFEST, RunHistory, reported, step_name
 
 BRANCHES = "trainings that continued from here"
 WIDTH = 76  # characters of a line that the page shows whole

@@ -19,7 +19,7 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import checkpoint_name
 from pipeline.store.variant_names import BASE
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory, step_name
+from trainer.system.run_history import RunHistory, step_name
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import bytes_below
 from pipeline.store.manifest import Version
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 TRAINED = {
     "": "pretrained on the token shards",

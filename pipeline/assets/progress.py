@@ -19,7 +19,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from trainer.config import TrainingConfig
 from trainer.system import terminal
-from trainer.system.history import RunHistory, step_name
+from trainer.system.run_history import RunHistory, step_name
 
 KEY = Key("training_progress")
 SHOWN_BY_THE_BAR = ("metrics", "doing")  # messages of the trainer

@@ -21,7 +21,7 @@ from pipeline.steps.training.process_group import ErrorOutput, RetriableError, T
 from pipeline.store.errors import PipelineError
 from trainer.system import launch, terminal
 from trainer.system.errors import USER_ERROR
-from trainer.system.history import bits_shown
+from trainer.system.run_history import bits_shown
 from trainer.system.wording import begins
 
 # Each resumes from the newest checkpoint. Dagster's retry policy would restart runs that a person stopped.

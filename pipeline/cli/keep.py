@@ -6,7 +6,7 @@ from pipeline.cli.opening import whole_store
 from pipeline.store.training_runs import CheckpointGoneError, run_named
 from trainer.system.durable import write_atomically
 from trainer.system.errors import TrainerError
-from trainer.system.history import MODEL_NAMES
+from trainer.system.run_history import MODEL_NAMES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

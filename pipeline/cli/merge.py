@@ -9,7 +9,7 @@ from pipeline.steps.training import merging, plan
 from pipeline.store.training_runs import checkpoint_name, checkpoint_path
 from trainer.config import numbers, run_config_of
 from trainer.system import terminal
-from trainer.system.history import MODEL_NAMES, bits_shown
+from trainer.system.run_history import MODEL_NAMES, bits_shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from pipeline.store.store import Store, StoreError, default_store
 from pipeline.store.training_runs import model_named, run_histories
 from pipeline.store.variant_names import BASE
 from trainer.system.errors import TrainerError
-from trainer.system.history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
+from trainer.system.run_history import MODEL_NAMES, STEP, RunHistory, checkpoint_sha256
 
 NEWER_SHOWN = 3  # names
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainer.system.history import MERGED, RunHistory
+from trainer.system.run_history import MERGED, RunHistory
 
 
 def went_on_from(run: RunHistory) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pipeline.store.training_runs import checkpoint_name, run_histories, run_nam
 from pipeline.store.variant_names import BASE, families
 from trainer.data.shards import Shard, ShardError, bin_path
 from trainer.system.errors import TrainerError
-from trainer.system.history import NAME_LENGTH, RunHistory, differing
+from trainer.system.run_history import NAME_LENGTH, RunHistory, differing
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.manifest import breakdown
 from pipeline.store.store import Store, StoreError
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 NOT_MADE = "Not made"  # begins a section without facts
 EMPTY_SECTION = re.compile(rf"<h2>([^<]+)</h2>\s*<p>{NOT_MADE}")

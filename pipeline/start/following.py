@@ -12,7 +12,7 @@ from pipeline.start.horizon import Standing
 from trainer.system.clock import since_boot
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory, histories
+from trainer.system.run_history import RunHistory, histories
 
 PAUSED_SECONDS = 20.0  # between two looks: a program that did not run, however busy the machine is
 ENOUGH = 0.1  # share of the time for which a training must have run: the pace of seconds is chance

@@ -6,9 +6,9 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import RUNS
 from pipeline.store.versions import Versions
 from trainer.config.model_files import CONFIG
-from trainer.system import history
+from trainer.system import run_history
 from trainer.system.errors import TrainerError
-from trainer.system.history import NAME_LENGTH, RunHistory
+from trainer.system.run_history import NAME_LENGTH, RunHistory
 
 RECORDS = "deleted_runs"  # the configurations of those that were removed
 
@@ -24,7 +24,7 @@ class UnknownRunError(PipelineError):
 def run_histories(store: Versions) -> list[RunHistory]:
     """The training runs of a store, by their names."""
     store.files.pull_runs()
-    return history.histories(store.root / RUNS)
+    return run_history.histories(store.root / RUNS)
 
 
 def run_named(store: Versions, text: str) -> RunHistory:
@@ -32,11 +32,11 @@ def run_named(store: Versions, text: str) -> RunHistory:
     and CheckpointGoneError for a run that was removed.
     """
     try:
-        if not history.is_name(text):
+        if not run_history.is_name(text):
             path = Path(text)
-            return history.at(path) or RunHistory(path)
+            return run_history.at(path) or RunHistory(path)
         store.files.pull_runs()
-        return history.find(store.root / RUNS, text)
+        return run_history.find(store.root / RUNS, text)
     except TrainerError as error:
         if deleted_run(store, text.partition("-")[0]):
             raise CheckpointGoneError(
@@ -50,7 +50,7 @@ def run_beginning(store: Versions, digits: str) -> RunHistory | None:
     """The training run whose fingerprint begins so. Raises UnknownRunError when several do."""
     store.files.pull_runs()
     try:
-        return history.the_one(store.root / RUNS, digits) if digits else None
+        return run_history.the_one(store.root / RUNS, digits) if digits else None
     except TrainerError as error:
         raise UnknownRunError(str(error)) from None
 

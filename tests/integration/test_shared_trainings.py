@@ -15,7 +15,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import run_histories
 from tests.integration.project import Project, make_project
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 STEP = 512  # tokens
 MIXTURES = {"even": (1, 1), "topics": (4, 1), "stdlib": (1, 4), "more": (1, 6)}

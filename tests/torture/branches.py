@@ -11,7 +11,7 @@ from tests.torture.processes import disturbed
 from tests.torture.world import SAME, SENTENCE, FindingError, World, outcome_of, worst
 from tests.trainer import runs
 from trainer.system.errors import RESUMABLE, USER_ERROR
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 COMMON = (
     "training.schedule={kind: wsd, warmup_tokens: 2048, decay_fraction: 0.25}",

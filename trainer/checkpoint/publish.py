@@ -11,7 +11,7 @@ from typing import Any
 
 from trainer.system.durable import atomic_directory, read_json
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, OPTIMIZER_FILES, STEP, model_version
+from trainer.system.run_history import MANIFEST, OPTIMIZER_FILES, STEP, model_version
 
 
 class CheckpointError(TrainerError):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trainer.checkpoint.publish import CheckpointError, existing, optimizer_files, step_of, whole_manifest
 from trainer.system.durable import sync, unpublished, write_atomically
-from trainer.system.history import DROPPED, MANIFEST, PUBLISHED, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import DROPPED, MANIFEST, PUBLISHED, checkpoint_sha256
 
 
 def retire(

@@ -30,8 +30,8 @@ from trainer.system.errors import (
     first_line,
     in_every_process,
 )
-from trainer.system.history import differing
 from trainer.system.launch import RENDEZVOUS
+from trainer.system.run_history import differing
 from trainer.system.wording import counted
 
 BUCKET_BYTES = 32 * 1024 * 1024

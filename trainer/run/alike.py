@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainer.config import RunConfig
-from trainer.system.history import flat
+from trainer.system.run_history import flat
 
 # Machines may have a disk under another path, and other cores.
 OF_A_MACHINE: Any = {

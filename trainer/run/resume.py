@@ -11,8 +11,8 @@ from trainer.parallel.world import World
 from trainer.run.resolve import Plan
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
-from trainer.system.history import differing, flat
 from trainer.system.machine import differences
+from trainer.system.run_history import differing, flat
 
 # Settings that can never change in a run: the saved state would not fit.
 FIXED = (

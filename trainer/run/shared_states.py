@@ -22,9 +22,9 @@ from trainer.run.resolve import resolve
 from trainer.run.session import Session
 from trainer.run.state_chain import StateChain, held_out
 from trainer.system.durable import link_or_copy, write_atomically
-from trainer.system.history import OPTIMIZER_FILES, RunHistory, histories
 from trainer.system.machine import differences
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import OPTIMIZER_FILES, RunHistory, histories
 
 OWN = ("state.json", "lineage.json")  # files that are written anew for the run that goes on
 

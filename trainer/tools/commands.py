@@ -14,7 +14,7 @@ from trainer.config import SamplesConfig, TrainingConfig, numbers
 from trainer.config.run import load_run_config, load_to_train, run_config_of, samples_of
 from trainer.system import terminal
 from trainer.system.errors import NOT_PASSED, TrainerError
-from trainer.system.history import MODEL_NAMES
+from trainer.system.run_history import MODEL_NAMES
 from trainer.system.signals import loading
 from trainer.tools.drawing import add_drawing, drawn
 

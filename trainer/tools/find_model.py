@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config.hugging_face import is_model
-from trainer.system import history, paths
+from trainer.system import paths, run_history
 from trainer.system.errors import TrainerError
-from trainer.system.history import MODEL_NAMES, RunHistory
+from trainer.system.run_history import MODEL_NAMES, RunHistory
 
 
 def model_named(text: str) -> Path:
     """The directory with `config.json` and weights: of a run, that of its newest checkpoint. Raises
     TrainerError when there is none, or more than one.
     """
-    path = history.path_of(text)
-    if history.is_name(text):
+    path = run_history.path_of(text)
+    if run_history.is_name(text):
         store = paths.store_place()
         if "://" in store:
             raise TrainerError(
                 f"{text}: {paths.STORE_VARIABLE} is {store}, and the trainer reads directories only: give "
                 "the `path` that `python -m pipeline lineage CHECKPOINT` prints"
             )
-        path = history.find(Path(store) / "runs", text).newest_checkpoint
+        path = run_history.find(Path(store) / "runs", text).newest_checkpoint
     if not path.exists():
         raise TrainerError(f"{text}: does not exist. Give {MODEL_NAMES}")
     newest = list(RunHistory(path).checkpoints().values())[-1:]
@@ -49,7 +49,7 @@ def last_checkpoints(names: Sequence[str], number: int) -> list[Path]:
 def checkpoint_named(text: str) -> Path:
     """As `model_named`, the directory of a checkpoint in a run. Raises TrainerError."""
     checkpoint = model_named(text).parent
-    if not history.STEP.fullmatch(checkpoint.name):
+    if not run_history.STEP.fullmatch(checkpoint.name):
         raise TrainerError(
             f"{text}: an exported model, without its held-out text. Give its run, or one of its checkpoints"
         )

@@ -18,8 +18,8 @@ from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import atomic_directory, read_json, room_in
 from trainer.system.errors import TrainerError
-from trainer.system.history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import MERGED, RunHistory, checkpoint_sha256
 from trainer.system.wording import counted
 
 UNSHARED = {"state": None}  # no training reaches a mean

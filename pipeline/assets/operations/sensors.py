@@ -14,7 +14,7 @@ from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import ObservedSource, State
 from pipeline.store import keys
 from pipeline.store.fingerprint import combined
-from trainer.system.history import NAME_LENGTH
+from trainer.system.run_history import NAME_LENGTH
 
 # Which change of which corpora a run was started for. Dagster's UI hides tags that begin with `.dagster/`.
 CHANGE_TAG = ".dagster/groundwork_change"

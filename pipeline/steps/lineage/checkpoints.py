@@ -16,8 +16,8 @@ from trainer.config import ModelConfig, RunConfig, load_run_config
 from trainer.data.order import sample_order
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
-from trainer.system.history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory, step_name
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import MANIFEST, MERGED, NAME_LENGTH, OPTIMIZER_FILES, RunHistory, step_name
 
 
 class LineageError(PipelineError):

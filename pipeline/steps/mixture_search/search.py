@@ -29,7 +29,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config import RunConfig, TrainingConfig, format_validation_error
 from trainer.system.durable import read_json, write_atomically
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 VERSION = "mixture-search-3"
 REPEATS = 2  # further seeds of the run with the proportions, to know how far seeds alone differ

@@ -27,8 +27,8 @@ from pipeline.store.training_runs import checkpoint_path
 from pipeline.store.work import Work
 from trainer.config import run_config_of
 from trainer.system.durable import read_json
-from trainer.system.history import checkpoint_sha256
 from trainer.system.intervals import Z
+from trainer.system.run_history import checkpoint_sha256
 
 VERSION = "benchmarks-4"
 LOSES_TEXT = "the tokenizer loses text"  # in place of bits per byte

@@ -27,7 +27,7 @@ from trainer.config import RunConfig, run_config_of
 from trainer.config.model_files import TOKENIZER
 from trainer.data.shards import Shard
 from trainer.system.durable import read_json
-from trainer.system.history import checkpoint_sha256
+from trainer.system.run_history import checkpoint_sha256
 
 VERSION = "evaluate-1"
 

@@ -23,7 +23,7 @@ from pipeline.store.store import Store
 from pipeline.store.work import Work
 from trainer.config.model_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from trainer.system.durable import read_json, write_atomically
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 VERSION = "export-8"
 CHAT_TEMPLATE = "chat_template.jinja"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer.system import figures
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 
 def draw(run: RunHistory) -> bytes:

@@ -10,7 +10,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from trainer.config import TrainingConfig
 from trainer.system.durable import read_json
-from trainer.system.history import SHOWN, differing, flat
+from trainer.system.run_history import SHOWN, differing, flat
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 SUMS, LOSSES, SETTINGS = "SHA256SUMS", "LOSSES.json", "SETTINGS.json"

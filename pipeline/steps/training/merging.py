@@ -20,8 +20,8 @@ from pipeline.store.store import Store
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name, run_named
 from pipeline.store.work import Work
 from trainer.config import load_run_config, run_config_of
-from trainer.system.history import NAME_LENGTH, RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import NAME_LENGTH, RunHistory, checkpoint_sha256
 from trainer.system.wording import counted
 
 VERSION = "merge-1"

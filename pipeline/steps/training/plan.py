@@ -31,7 +31,7 @@ from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
 from trainer.data.shards import bin_path, idx_path
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError
-from trainer.system.history import NAME_LENGTH, RunHistory
+from trainer.system.run_history import NAME_LENGTH, RunHistory
 
 VERSION = "train-2"
 RESULTS = ("step", "tokens", "loss", "validation_loss", "perplexity", "bits_per_byte", "data_version")

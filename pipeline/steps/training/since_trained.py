@@ -11,7 +11,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.work import named
 from trainer.config import OPERATIONAL
-from trainer.system.history import NOT_COMPARED, RunHistory, differing, flat
+from trainer.system.run_history import NOT_COMPARED, RunHistory, differing, flat
 
 TEXT, SETTINGS, CODE = "the text", "settings", "the code"
 # Of a section of `post_training`, which is as long as its text.

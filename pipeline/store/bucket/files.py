@@ -22,8 +22,8 @@ from pipeline.store.files import MANIFEST
 from pipeline.store.fingerprint import file_sha256
 from pipeline.store.keys import RECIPES, RUNS
 from pipeline.store.last_versions import VERSION_NAME
-from trainer.system.history import RunHistory
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import RunHistory
 
 # How long a manifest that was found counts as being there still: only `gc` removes one.
 KNOWN_SECONDS = 300.0

@@ -15,7 +15,7 @@ from pipeline.store.bucket.claim import Claim
 from pipeline.store.bucket.objects import Bucket
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
-from trainer.system.history import DROPPED, RunHistory
+from trainer.system.run_history import DROPPED, RunHistory
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.manifest import Part, Version
 from pipeline.store.training_runs import RECORDS
 from pipeline.store.versions import Versions
-from trainer.system.history import MERGED
+from trainer.system.run_history import MERGED
 
 UNFINISHED = (".*.partial", ".*.tmp", ".*.damaged-*")
 

@@ -22,8 +22,8 @@ from pipeline.store.last_versions import VERSION_NAME
 from pipeline.store.versions import Versions
 from trainer.config import load_run_config
 from trainer.system import yaml_file
-from trainer.system.history import MERGED, NAME_LENGTH, RunHistory
 from trainer.system.run_directory import RunDirectory, with_present_places
+from trainer.system.run_history import MERGED, NAME_LENGTH, RunHistory
 
 MADE_FROM_RUN = (keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL)
 # A run that is not exported and was active since then may be waiting for its evaluation, or to be restarted.

@@ -33,7 +33,7 @@ from tests.integration.project import until
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import make_shards, recipe
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory, running_mean
+from trainer.system.run_history import RunHistory, running_mean
 
 BEGIN = """import json, os, signal, sys, time
 from pathlib import Path

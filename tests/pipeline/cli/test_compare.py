@@ -14,7 +14,7 @@ from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.rows import jsonl
 from tests.s3_server import S3
-from trainer.system.history import running_mean
+from trainer.system.run_history import running_mean
 
 CORPORA = [
     {"name": "prose", "weight": 3, "train": ["p"], "validation": ["none/prose"], "validation_bytes": 700},

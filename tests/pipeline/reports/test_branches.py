@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from pipeline.reports import branches
-from trainer.system.history import MERGED, RunHistory
+from trainer.system.run_history import MERGED, RunHistory
 
 
 def run(runs: Path, name: str, tokens: int, *trunks: dict[str, Any], **lineage: Any) -> RunHistory:

@@ -18,7 +18,7 @@ from trainer.config import RunConfig, run_identity
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.errors import RESUMABLE, TrainerError
-from trainer.system.history import checkpoint_sha256
+from trainer.system.run_history import checkpoint_sha256
 
 
 @pytest.fixture

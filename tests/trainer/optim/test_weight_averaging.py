@@ -19,7 +19,7 @@ from trainer.optim.weight_averaging import use_averaged_weights
 from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 STEP_TOKENS = 256
 AVERAGING = {"half_life_tokens": 2 * STEP_TOKENS}

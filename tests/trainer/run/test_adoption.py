@@ -22,7 +22,7 @@ from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
 from trainer.system.durable import unpublished
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 STEP = 256  # tokens
 SHARED = 9  # the last step that a run of 12 steps shares with one of 16

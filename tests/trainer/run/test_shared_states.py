@@ -19,7 +19,7 @@ from tests.trainer.trained import trained
 from trainer.checkpoint import publish, retention, state
 from trainer.config import RunConfig
 from trainer.run.loop import DONE, run
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 STEP = 256  # tokens
 STAGES = [

@@ -28,7 +28,7 @@ from trainer.run.learned_tokens import Answers
 from trainer.run.loop import DONE, run
 from trainer.run.objectives import loss_sum
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 WORDS = st.lists(st.integers(4, 299), max_size=5)
 TEXT = WORDS.map(lambda ids: ([BOT, *ids, EOT], [False, *[True] * (len(ids) + 1)], [False] * (len(ids) + 2)))

@@ -19,8 +19,8 @@ from trainer.run.evaluation.validation import evaluate_checkpoint
 from trainer.run.loop import DONE, run
 from trainer.system.durable import read_json_lines
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory, checkpoint_sha256
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import RunHistory, checkpoint_sha256
 from trainer.tools.merge import merge
 
 pytestmark = pytest.mark.usefixtures("trainer_environment")

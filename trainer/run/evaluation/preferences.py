@@ -18,7 +18,7 @@ from trainer.parallel.world import World
 from trainer.run.batch import Batch
 from trainer.run.dpo_loss import METRICS, answer_log_probabilities, pair_sums
 from trainer.run.learned_tokens import Answers
-from trainer.system.history import perplexity
+from trainer.system.run_history import perplexity
 
 
 class EvaluationStoppedError(Exception):

@@ -26,7 +26,7 @@ from trainer.run.learned_tokens import Answers
 from trainer.run.objectives import loss_sum
 from trainer.run.reference import held_out_of
 from trainer.system.errors import TrainerError
-from trainer.system.history import perplexity
+from trainer.system.run_history import perplexity
 
 # Fixed, so that evaluating a checkpoint again gives the same continuations.
 SAMPLE_SEED = 1

@@ -11,7 +11,7 @@ from trainer.checkpoint import publish, state
 from trainer.run.session import Session
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
-from trainer.system.history import reported
+from trainer.system.run_history import reported
 from trainer.system.wording import begins
 
 METRICS_INTERVAL_SECONDS = 5.0

@@ -4,7 +4,7 @@ import numpy as np
 
 from trainer.system import figures
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory, bits_shown
+from trainer.system.run_history import RunHistory, bits_shown
 
 
 def draw_losses(run: RunHistory) -> None:

@@ -21,8 +21,8 @@ from trainer.run.session import Session
 from trainer.run.step import StepResult
 from trainer.system import terminal
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory, bits_shown
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import RunHistory, bits_shown
 
 LOG_INTERVAL_SECONDS = 10.0
 PICTURE_INTERVAL_SECONDS = 20.0

@@ -23,8 +23,8 @@ from typing import Any
 from trainer.config import RunConfig, TrainingConfig, config_hash
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError, first_line
-from trainer.system.history import flat
 from trainer.system.launch import MLFLOW_PLACE, missing_trackers
+from trainer.system.run_history import flat
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
 MLFLOW_TAG = "groundwork.run"

@@ -11,7 +11,7 @@ from trainer.hf import load_model
 from trainer.run.evaluation.conversation import ChatFormat, Conversation
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
-from trainer.system.history import MODEL_NAMES
+from trainer.system.run_history import MODEL_NAMES
 from trainer.tools.drawing import add_sampling
 from trainer.tools.find_model import model_named
 

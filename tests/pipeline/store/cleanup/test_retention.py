@@ -35,7 +35,7 @@ from tests.pipeline.steps.training.test_plan import finish, make_shards, recipe
 from tests.torture.faults import mounted
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 WEIGHTS = 50_000  # bytes of a checkpoint and of an export
 DAYS_AGO = 40

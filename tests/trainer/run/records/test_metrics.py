@@ -14,7 +14,7 @@ from trainer.run.fit import hardware
 from trainer.run.records import metrics, recorder
 from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import read_json_lines
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 
 def test_a_run_that_goes_on_forgets_what_its_checkpoint_does_not_vouch_for(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from trainer.config import RunConfig, config_hash, run_identity
 from trainer.run.records import trackers
 from trainer.system import launch
 from trainer.system.errors import TrainerError
-from trainer.system.history import RunHistory
+from trainer.system.run_history import RunHistory
 
 SECRET = "hunter2-hunter2"
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.store.store import Store
 from pipeline.store.training_runs import run_named
-from trainer.system import history
+from trainer.system import run_history
 
 CHECKPOINT = "30995665-00000032"
 
@@ -22,6 +22,6 @@ def test_a_folder_that_reproduce_wrote_does_not_hide_the_checkpoint_of_its_name(
     written.mkdir()
     (written / "recipe.yaml").write_text("name: mine")
     assert run_named(Store(tmp_path / "store"), CHECKPOINT).path == run
-    assert history.is_name(CHECKPOINT)
+    assert run_history.is_name(CHECKPOINT)
     (written / "config.json").write_text("{}")  # a model is meant by its path
-    assert not history.is_name(CHECKPOINT)
+    assert not run_history.is_name(CHECKPOINT)
