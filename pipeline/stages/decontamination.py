@@ -24,7 +24,8 @@ from pydantic import Field
 from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalize import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
-from pipeline.stages.dedup.shingles import BASE, Texts, hash_words, normalize_row, polynomial, texts
+from pipeline.stages.dedup.shingles import Texts, hash_words, normalize_row, polynomial, texts
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.stages.text import decode, equals
 from pipeline.store.params import Params, required
 
@@ -330,7 +331,7 @@ def _scan(
                             matched += 1
                         ngram += 1
                 if word + length < count:
-                    value = value * BASE + words[word + length] - words[word] * top
+                    value = value * GOLDEN_RATIO + words[word + length] - words[word] * top
     return matched
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pipeline.stages.bpe.counts import CountedWords
 from pipeline.stages.compiled import borrowing, kernel
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.stages.text import equals
 
 NONE = -1
@@ -51,7 +52,7 @@ class Pairs(NamedTuple):
 
 @borrowing
 def _mixed(key: int) -> np.int64:
-    h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    h = np.uint64(key) * GOLDEN_RATIO
     return np.int64((h ^ h >> np.uint64(32)) & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 

@@ -20,10 +20,10 @@ from pipeline.stages.dedup.normalize import (
     normalize,
 )
 from pipeline.stages.dedup.params import DedupParams
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.stages.text import decode
 
 _PRIME = np.uint64(0x9FB21C651E98DF25)
-BASE = np.uint64(0x9E3779B97F4A7C15)
 _HALF, _ZERO = np.uint64(32), np.uint64(0)
 
 
@@ -127,8 +127,8 @@ def polynomial(words: np.ndarray, first: int, length: int) -> tuple[np.uint64, n
     """The hash of `length` words, and the factor with which the first one leaves it."""
     value, top = _ZERO, np.uint64(1)
     for i in range(first, first + length):
-        value = value * BASE + words[i]
-        top *= BASE
+        value = value * GOLDEN_RATIO + words[i]
+        top *= GOLDEN_RATIO
     return value, top
 
 
@@ -139,7 +139,7 @@ def _combine(words: np.ndarray, count: int, ngram: int) -> None:
     for i in range(count - ngram):
         leaving = words[i]
         words[i] = mix64(value)
-        value = value * BASE + words[i + ngram] - leaving * top
+        value = value * GOLDEN_RATIO + words[i + ngram] - leaving * top
     words[count - ngram] = mix64(value)
 
 

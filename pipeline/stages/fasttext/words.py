@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.stages.text import equals
 
 LEAST_ENTRY = 10  # bytes: the end of a word, how often it occurs, and whether it is a label
@@ -12,7 +13,7 @@ A_LABEL, UNKNOWN = -1, -2  # in place of a row, or of a number of rows
 PENDING = 64  # rows
 REMEMBERED = 1 << 22  # numbers: 16 MB
 BITS_MASK = (1 << 18) - 1  # 256 KiB of bits stay in a core's cache
-_KEY, _BASIS, _PRIME = np.uint64(0x9E3779B97F4A7C15), np.uint32(2166136261), np.uint32(16777619)
+_BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)
 _EOS_KEY, _EOS_HASH = np.uint64(0x06C91E72766C2F1F), np.uint32(0xD79C9359)  # of `</s>`
 _LABEL = np.frombuffer(b"__label__", np.uint8)
 _FACTOR = np.uint64(116049371)
@@ -216,9 +217,9 @@ def _add_pending(added: Sum) -> None:
 @borrowing
 def _read_word(data: np.ndarray, position: int, stop: int) -> tuple[int, np.uint64, np.uint32]:
     """The end of the word that begins at `position`, a key of 64 bits and fastText's hash."""
-    key, value = _KEY, _BASIS
+    key, value = GOLDEN_RATIO, _BASIS
     while position < stop and not _SEPARATES[data[position]]:
-        key = (key ^ np.uint64(data[position])) * _KEY
+        key = (key ^ np.uint64(data[position])) * GOLDEN_RATIO
         value = _hashed(value, data[position])
         position += 1
     return position, key, value
@@ -256,4 +257,4 @@ def _place(keys: np.ndarray, key: np.uint64) -> np.int64:
 
 @borrowing
 def _mixed(key: np.uint64) -> np.int64:
-    return np.int64((key * _KEY) >> _32)
+    return np.int64((key * GOLDEN_RATIO) >> _32)

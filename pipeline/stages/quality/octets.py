@@ -3,9 +3,9 @@
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 
-_PRIME = 0x9E3779B97F4A7C15  # 2^64 / golden ratio
-_FACTOR, _HALF, _TOP = np.uint64(_PRIME), np.uint64(32), np.uint64(56)
+_HALF, _TOP = np.uint64(32), np.uint64(56)
 _0, _1, _7, _8, _16, _24 = (np.uint64(number) for number in (0, 1, 7, 8, 16, 24))
 _HIGH, _ONES = np.uint64(0x8080808080808080), np.uint64(0x0101010101010101)
 _CASES = np.uint64(0x2020202020202020)
@@ -17,11 +17,11 @@ _NEWLINES = _NEWLINE * _ONES
 
 def bytes_hash(content: bytes) -> int:
     """The hash of a word or line as the kernels compute it."""
-    value = _PRIME
+    factor = value = int(GOLDEN_RATIO)
     for start in range(0, len(content) + 1, 8):
         block = content[start : start + 8]
         octet = int.from_bytes(block, "little") | (len(block) << 56 if len(block) < 8 else 0)
-        value = (value ^ octet) * _PRIME % 2**64
+        value = (value ^ octet) * factor % 2**64
         value ^= value >> 32
     return value
 
@@ -39,7 +39,7 @@ def octet(data: np.ndarray, position: np.uint64) -> np.uint64:
 
 @borrowing
 def _mixed(value: np.uint64, block: np.uint64) -> np.uint64:
-    value = (value ^ block) * _FACTOR
+    value = (value ^ block) * GOLDEN_RATIO
     return value ^ value >> _HALF
 
 
@@ -72,7 +72,7 @@ def _continuing(block: np.uint64) -> np.int64:
 @borrowing
 def hash_and_characters(data: np.ndarray, start: int, stop: int) -> tuple[np.uint64, int]:
     """`bytes_hash` of `data[start:stop]`, and its characters: the bytes that do not continue one."""
-    value, characters = _FACTOR, stop - start
+    value, characters = GOLDEN_RATIO, stop - start
     position, end = np.uint64(start), np.uint64(stop)
     while position + _8 <= end:
         block = octet(data, position)

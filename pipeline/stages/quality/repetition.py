@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.stages.quality.octets import bytes_hash, hash_and_characters, next_newline
 from pipeline.stages.quality.unicode import SPACE
 from pipeline.stages.quality.walk import Words
@@ -49,7 +50,6 @@ _TOP, _TOP_COUNT, _DUPLICATE = (
 _STOP_WORD_HASHES = np.array([bytes_hash(word.encode()) for word in STOP_WORDS], np.uint64)
 _FIRST_DUPLICATE, _LAST_DUPLICATE = DUPLICATE_SIZES[0], DUPLICATE_SIZES[-1]
 _NEWLINE = 0x0A
-_PRIME = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
@@ -113,7 +113,7 @@ def _slots(size: int) -> tuple[int, np.uint64]:
 @borrowing
 def _slot_of(table: Numbering, key: np.uint64, last: int, shift: np.uint64) -> np.int64:
     """The slot with the id of `key`, or the free one where it belongs."""
-    slot = np.int64(key * _PRIME >> shift)
+    slot = np.int64(key * GOLDEN_RATIO >> shift)
     while table.slot_ids[slot] >= 0 and table.keys[table.slot_ids[slot]] != key:
         slot = (slot + 1) & last
     return slot

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
+from pipeline.stages.golden_ratio import GOLDEN_RATIO
 from pipeline.steps.dedup import shuffle
 from pipeline.steps.dedup.components import Documents, components
 from pipeline.steps.dedup.shuffle import Slice, Written, divide, remove, write_divided
@@ -25,7 +26,6 @@ RANGE_KEYS = 8_000_000  # keys that a task sorts at a time, in about 0.4 GB
 RUNS_TOGETHER = 4  # runs of one task when they are small, so that it opens each file once
 
 COMPONENTS_TOGETHER = 2_000_000  # documents whose components a task sorts, in up to 400 bytes for each
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: products of near rows are far apart
 KEYED = pa.schema([pa.field("key", pa.uint64()), *dedup.MEMBER_SCHEMA])
 
 
@@ -128,7 +128,7 @@ class _Members:
         found = read_table(self.piece.signatures, columns=SCALARS) if len(rows) else KEYED.empty_table()
         scalars = found.take(pa.array(rows - self.piece.start))
         columns = {name: scalars.column(name).combine_chunks() for name in SCALARS} | {
-            "key": roots.astype(np.uint64) * SPREAD,
+            "key": roots.astype(np.uint64) * GOLDEN_RATIO,
             "row": rows,
             "root": roots,
             "priority": pa.repeat(pa.scalar(self.piece.priority, pa.int32()), len(rows)),
