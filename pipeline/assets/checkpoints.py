@@ -164,7 +164,7 @@ def _traced(
 
     try:
         searcher = trace.Searcher(readers.readers(Store(saved.run.parents[1]), saved)[0])
-        spans = [searcher.trace(sample["text"], trace.LEAST, 1).longest for sample in samples]
+        spans = [searcher.trace(sample["text"], trace.LEAST_TOKENS, 1).longest for sample in samples]
     except PipelineError:  # no index yet, or shards that are gone: the samples are shown all the same
         return samples
     command = used.meant(f"`python -m pipeline trace --samples {saved.name}`")

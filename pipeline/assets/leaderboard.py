@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 KEY = "leaderboard"
 VERSION_TAG = "dagster/data_version"
 # What it shows follows from these files of the store.
-SHOWN = (
+WATCHED_FILES = (
     "runs/*/config.yaml",
     "runs/*/checkpoints/*/manifest.json",
     f"{keys.PRETRAINED_MODEL}/*/manifest.json",
@@ -75,7 +75,7 @@ def _update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> Non
 
 def _stamp(store: Store, recipe: Path) -> str:
     store.files.pull_runs()
-    names = sorted(str(path) for pattern in SHOWN for path in store.root.glob(pattern))
+    names = sorted(str(path) for pattern in WATCHED_FILES for path in store.root.glob(pattern))
     grown = [
         f"{path} {math.log(path.stat().st_size + 1, GROWTH):.0f}"
         for path in sorted(store.root.glob("runs/*/metrics.jsonl"))

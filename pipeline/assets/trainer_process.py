@@ -158,7 +158,7 @@ class TrainerProcess:
             self._handle(message)
             # before the log line, so that a failure to log does not record the checkpoint again
             self._handled += 1
-            extra = terminal.SHOWN if message["kind"] in SHOWN_BY_THE_BAR else None
+            extra = terminal.IN_LINE if message["kind"] in SHOWN_BY_THE_BAR else None
             self.context.log.info(_line(message, self.run.config.training.max_tokens), extra=extra)
 
     def _is_wanted(self) -> bool:

@@ -16,7 +16,7 @@ from pipeline.store.forgotten import among, forget
 from trainer.system import terminal
 from trainer.system.wording import counted
 
-SHOWN = 10  # duplicates
+DOCUMENTS_SHOWN = 10  # in each list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,12 +95,12 @@ def _named(places: Sequence[str]) -> list[str]:
 
 def forgotten_before(requested: to_forget.Requested) -> Iterator[str]:
     """When each document was forgotten that an earlier request named."""
-    for name, (folder, request) in islice(sorted(requested.earlier.items()), SHOWN):
+    for name, (folder, request) in islice(sorted(requested.earlier.items()), DOCUMENTS_SHOWN):
         page = folder / certificate.PAGE
         told = f"; {page} says what was found and deleted" if page.exists() else ""
         yield f"{name} was removed on {request.at[: certificate.DAY]}{told}"
-    if len(requested.earlier) > SHOWN:
-        yield f"and so were {len(requested.earlier) - SHOWN:,} more"
+    if len(requested.earlier) > DOCUMENTS_SHOWN:
+        yield f"and so were {len(requested.earlier) - DOCUMENTS_SHOWN:,} more"
     if requested.held:
         yield "`python -m pipeline gc --forgotten` deletes what still holds what was removed before"
 
@@ -128,16 +128,16 @@ def read_by(read: Sequence[Reading]) -> Iterator[str]:
 
 def left_elsewhere(returning: Mapping[str, str], copied: Sequence[Copy]) -> Iterator[str]:
     """The duplicates that come back, each with the document for which it was left out; and other copies."""
-    for back, survivor in islice(returning.items(), SHOWN):
+    for back, survivor in islice(returning.items(), DOCUMENTS_SHOWN):
         yield f"{back} was left out as a duplicate of {survivor}: it comes back, unless it is removed, too"
-    if len(returning) > SHOWN:
-        yield f"and so do {len(returning) - SHOWN:,} more duplicates"
+    if len(returning) > DOCUMENTS_SHOWN:
+        yield f"and so do {len(returning) - DOCUMENTS_SHOWN:,} more duplicates"
     others = [copy for copy in copied if copy.document not in returning]
-    for copy in others[:SHOWN]:
+    for copy in others[:DOCUMENTS_SHOWN]:
         named_by = f", as {copy.document}" if copy.document else ""
         yield f"{copy.what} is also in {copy.place}{named_by}: it stays, unless it is removed, too"
-    if len(others) > SHOWN:
-        yield f"and so do {len(others) - SHOWN:,} more copies"
+    if len(others) > DOCUMENTS_SHOWN:
+        yield f"and so do {len(others) - DOCUMENTS_SHOWN:,} more copies"
 
 
 def costs(held: Holding) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of
 from pipeline.steps.model import benchmark, recital
 from pipeline.steps.model.recital import Passage
 from pipeline.steps.trace import near
-from pipeline.steps.trace.trace import LEAST, Searcher, TracedText
+from pipeline.steps.trace.trace import LEAST_TOKENS, Searcher, TracedText
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from trainer.system import terminal
@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-tokens",
         metavar="N",
         type=int,
-        default=LEAST,
+        default=LEAST_TOKENS,
         help="least tokens of a span; default: %(default)s",
     )
     add(
         "--limit",
         metavar="N",
         type=int,
-        default=near.LIMIT,
+        default=near.DOCUMENTS_SHOWN,
         help="most documents of --near; default: %(default)s",
     )
     add(

@@ -9,7 +9,7 @@ from pipeline.steps.verification import stored, verify
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 
-SHOWN = 12  # of what was made from a damaged version
+VERSIONS_SHOWN = 12  # of those that were made from a damaged one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +29,10 @@ def run(options: argparse.Namespace) -> None:
         print(damaged.place)
         for damage in damaged.damage:
             print(f"  DAMAGED  {damage}")
-        for made in damaged.made_from_it[:SHOWN]:
+        for made in damaged.made_from_it[:VERSIONS_SHOWN]:
             print(f"  made from it  {made}")
-        if len(damaged.made_from_it) > SHOWN:
-            print(f"  made from it  and {len(damaged.made_from_it) - SHOWN} more")
+        if len(damaged.made_from_it) > VERSIONS_SHOWN:
+            print(f"  made from it  and {len(damaged.made_from_it) - VERSIONS_SHOWN} more")
         print(f"  to repair it  {damaged.mend}\n")
     if found.damaged:
         raise PipelineError(f"{found}: listed above, with what repairs each")

@@ -5,7 +5,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from pipeline.recipe.sections import Corpus
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import LARGEST_AMOUNT, Params
 
 SFT, DPO = SECTIONS = ("sft", "dpo")
 # What makes a section, and what it goes on with.
@@ -56,7 +56,7 @@ class Tuning(Params):
     answer_tokens: int = Field(
         ANSWER_TOKENS,
         ge=1,
-        le=MOST,
+        le=LARGEST_AMOUNT,
         description="Tokens after which the evaluation cuts off an answer to a held-out conversation. Raise "
         "it if answers are longer: an answer that is cut off counts as one that does not end.",
     )

@@ -9,7 +9,7 @@ from pipeline.stages.edits import EditParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES, QualityParams
 from pipeline.store.engines.local import RayAddress, check_ray
-from pipeline.store.params import MOST, NAME, Params, form
+from pipeline.store.params import LARGEST_AMOUNT, NAME, Params, form
 
 
 def _named_profile(value: Any) -> Any:
@@ -143,7 +143,7 @@ class DedupGuard(Params):
 
     max_lost_share: float = Field(0.8, gt=0, le=1)
     """Share (0 to 1) of a corpus's documents that deduplication may remove."""
-    max_cluster_size: int = Field(10_000, ge=1, le=MOST)
+    max_cluster_size: int = Field(10_000, ge=1, le=LARGEST_AMOUNT)
     """Most documents that one kept document may stand for, itself included. A larger cluster is often
     boilerplate, not duplicates.
     """
@@ -155,7 +155,7 @@ class ShardParams(Params):
     validation_fraction: float = Field(0.02, gt=0, lt=0.5)
     """Share (0 to 1) of each corpus's documents that is held out for validation, chosen by a hash of the id.
     """
-    shard_tokens: int = Field(100_000_000, ge=1, le=MOST)
+    shard_tokens: int = Field(100_000_000, ge=1, le=LARGEST_AMOUNT)
     """Tokens per shard at most; a longer document gets a shard of its own."""
     longest: int | None = Field(None, ge=4)
     """Most tokens of a conversation: a longer one is cut after the last answer that fits. Leave it out, since

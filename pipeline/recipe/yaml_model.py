@@ -130,7 +130,7 @@ class RecipeSettings(Params):
     """
     post_training: PostTraining = PostTraining()
     """Stages after the pretraining: instruction tuning, `sft`, and preference tuning, `dpo`: docs/chat.md."""
-    seeds: int = Field(1, ge=1, le=variant_seeds.MOST, exclude=True)  # each seed is a variant
+    seeds: int = Field(1, ge=1, le=variant_seeds.MOST_SEEDS, exclude=True)  # each seed is a variant
     """Runs of the recipe and of each variant that differ only in `training.seed`. The seeds are `seed` and
     the numbers after it; a variant may set its own number of seeds. A section of `post_training` that sets a
     seed counts up from that seed. Runs share everything before training, and `python -m pipeline decide`

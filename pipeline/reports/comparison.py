@@ -26,7 +26,7 @@ from trainer.system.run_history import NAME_LENGTH, RunHistory, differing
 
 log = logging.getLogger(__name__)
 
-SHOWN = 5  # names of runs in a message
+NAMES_SHOWN = 5  # of runs, in a message
 
 # UTF-8 bytes, documents and a hash of the token ids; the last two are None where the shards are not on disk.
 Facts = tuple[int, int | None, str | None]
@@ -133,7 +133,7 @@ def of_runs(store: Store, names: Sequence[str]) -> list[Outcome]:
     histories = [run_named(store, name) for name in names]
     for name, history in zip(names, histories, strict=True):
         if not history.directory.config.is_file():
-            known = ", ".join(run.name for run in readable(store)[:SHOWN]) or "none"
+            known = ", ".join(run.name for run in readable(store)[:NAMES_SHOWN]) or "none"
             raise PipelineError(f"{name}: neither a variant nor a run. The newest runs of the store: {known}")
         if history.until_step and history.until_step > _last_step(history.path):
             raise PipelineError(f"{name}: the run has got to step {_last_step(history.path):,} only")

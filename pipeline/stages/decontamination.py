@@ -42,7 +42,7 @@ HITS_SCHEMA = required(
 # Measured on 300 paragraphs of an encyclopedia planted in its other articles: what is missed with pieces of 4
 # words, 3 in 10 of which must be rare, is hardly more than a stock phrase.
 PIECE, RARE_SHARE = 4, 0.3
-MANY = 1000  # in large parts, a piece may also be in one of this many documents
+RARE_IN_ONE_OF = 1000  # in large parts, a piece may also be in one of this many documents
 BY_CHARACTER = ALONE | EAST_ASIAN
 # Tags of HTML and XML; what Markdown and wikis write around the words of a link; notes; commands of LaTeX;
 # line ends and quotes as in a string of a program.
@@ -208,7 +208,7 @@ def contamination(
     _, pieces = np.unique(pieces, return_inverse=True)
     once = np.unique(pieces * len(ids) + (piece_places >> _ROW))
     documents = np.bincount(once // max(len(ids), 1))
-    few = documents[pieces] <= max(stock_phrase, len(ids) // MANY)
+    few = documents[pieces] <= max(stock_phrase, len(ids) // RARE_IN_ONE_OF)
     before = np.append(0, np.cumsum(few))
     first, counts = np.searchsorted(piece_places, places), index.lengths[numbers] - against.piece + 1
     rare = (before[first + counts] - before[first]) / counts

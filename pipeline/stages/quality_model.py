@@ -20,7 +20,7 @@ from pipeline.store.params import Params
 
 WINDOW = 1000  # characters
 HELD_OUT = 0.1
-LEAST = 10  # occurrences of what gets a weight; by rarer ones a text would be known that was trained on
+LEAST_COUNT = 10  # of what gets a weight; by rarer ones a text would be known that was trained on
 BUCKETS = 1 << 20  # of pairs of words
 RARE = 1e-6  # share of a text, added to that of each word or pair
 
@@ -74,7 +74,7 @@ def train(
         """
         each = (used * weight * (positive == side) / sizes for side in (True, False))
         yes, no = (np.bincount(rows, one[text], len(counts)) + RARE for one in each)
-        weights = np.where(counts < LEAST, 0, np.log(yes / no))
+        weights = np.where(counts < LEAST_COUNT, 0, np.log(yes / no))
         return weights, np.bincount(text, weights[rows], len(share)) / sizes
 
     weights, logit = fitted(training)
@@ -153,7 +153,7 @@ def _rows(texts: pa.Array) -> tuple[list[bytes], np.ndarray, np.ndarray]:
 
 def _file(words: list[bytes], counts: np.ndarray, weights: np.ndarray) -> bytes:
     """The outputs of the labels differ by 1, so that the mean of the weights is the logit."""
-    arguments = (1, 5, 1, LEAST, 5, 2, 3, 3, BUCKETS, 0, 0, 100, 1e-4)  # 3, 3: softmax, a classifier
+    arguments = (1, 5, 1, LEAST_COUNT, 5, 2, 3, 3, BUCKETS, 0, 0, 100, 1e-4)  # 3, 3: softmax, a classifier
     written = [struct.pack("<2i12id", 793712314, 12, *arguments)]
     written.append(struct.pack("<3i2q", len(words) + 2, len(words), 2, counts[: len(words)].sum(), -1))
     for number, word in enumerate([*words, b"__label__positive", b"__label__negative"]):

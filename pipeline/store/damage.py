@@ -17,7 +17,7 @@ from pipeline.store.manifest import Version
 from trainer.system.wording import counted
 
 OTHER_HASH = "is corrupt: its sha256 differs from the manifest"
-SHOWN = 3
+FILES_SHOWN = 3
 
 
 class DamageError(PipelineError):
@@ -93,8 +93,8 @@ def inspect(version: Version, hashes: FileHashes, look: Look) -> Inspection:
 
 def described(damage: Sequence[Damage]) -> str:
     """The first damaged files in words."""
-    more = f" and {counted(len(damage) - SHOWN, 'more files')}" if len(damage) > SHOWN else ""
-    return "; ".join(map(str, damage[:SHOWN])) + more
+    more = f" and {counted(len(damage) - FILES_SHOWN, 'more files')}" if len(damage) > FILES_SHOWN else ""
+    return "; ".join(map(str, damage[:FILES_SHOWN])) + more
 
 
 def remedy(asset: str, variant: str = "") -> str:

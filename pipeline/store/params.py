@@ -10,7 +10,8 @@ from trainer.config import Config
 from trainer.config.problems import FORMS
 from trainer.system.paths import at_home
 
-MOST = 10**12  # documents, characters or tokens: no corpus needs more, and every kernel can count them
+# Documents, characters or tokens: no corpus needs more, and every kernel can count them.
+LARGEST_AMOUNT = 10**12
 
 
 def form(pattern: str, words: str) -> str:

@@ -7,7 +7,7 @@ from pipeline.store.variant_grids import expanded
 from pipeline.store.variant_names import BASE, MARK
 
 SEEDS = "seeds"
-MOST = 1_000  # of one variant, each of which is a recipe that is checked
+MOST_SEEDS = 1_000  # of one variant, each of which is a recipe that is checked
 TRAINING = ("training",)
 
 # Where a recipe says how a model is trained: TRAINING, and that of a section of `post_training`
@@ -28,8 +28,8 @@ def all_variants(
         if name != BASE:
             found[name] = settings
         runs = given.get(SEEDS, seeds)
-        if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MOST:
-            raise ValueError(f"{name}.{SEEDS}: must be a number from 1 to {MOST:,}, not {runs!r}")
+        if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MOST_SEEDS:
+            raise ValueError(f"{name}.{SEEDS}: must be a number from 1 to {MOST_SEEDS:,}, not {runs!r}")
         own = (
             usual | of_sections(settings.get("post_training")) | _given({TRAINING: settings.get("training")})
         )

@@ -40,7 +40,7 @@ MERGED = "merged"
 # Settings of a recipe that change no result.
 NOT_COMPARED = ("name", "checks", "dedup_guard", "engine", "launch", "token_index")
 LARGEST_EXPONENT = 700.0  # of a loss that has exploded; beyond 709 a float overflows
-SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
+NAMES_SHOWN, SHOWN_OF_PATH = 5, 60  # names, and characters of a path, in a message
 
 
 def step_name(run: str, step: int) -> str:
@@ -227,7 +227,7 @@ def find(runs: Path, text: str) -> RunHistory:
     found = the_one(runs, name[1]) if name else None
     if name and found:
         return RunHistory(found.path, int(name[2]) if name[2] else None)
-    newest = sorted(histories(runs), key=lambda run: run.path.stat().st_mtime)[-SHOWN:]
+    newest = sorted(histories(runs), key=lambda run: run.path.stat().st_mtime)[-NAMES_SHOWN:]
     names = ", ".join(run.name for run in newest) or "none"
     raise TrainerError(
         f"{text!r}: no run of this name in {runs} (GROUNDWORK_STORE names another store). "

@@ -37,7 +37,7 @@ FIRST_COLUMN, CLEAR = "\r", "\x1b[K"
 
 # For the `extra` of a log record, of which the line says the same: a terminal leaves it out.
 SHOWN_MARK = "shown_in_the_line"
-SHOWN = {SHOWN_MARK: True}
+IN_LINE = {SHOWN_MARK: True}
 
 Item = TypeVar("Item")
 

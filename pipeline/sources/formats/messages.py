@@ -15,7 +15,7 @@ from pipeline.sources.formats.unlearnable import (
     MEDIA,
     OF_MESSAGES,
     REASONING,
-    SHOWN,
+    SHOWN_CHANNEL,
     TOOLS,
     BadConversationError,
     is_empty,
@@ -243,7 +243,7 @@ def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
     for key in REASONING if others else ():
         if key in others:
             raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
-    if (channel := others.get(CHANNEL, SHOWN)) != SHOWN:
+    if (channel := others.get(CHANNEL, SHOWN_CHANNEL)) != SHOWN_CHANNEL:
         why = f"{where} is of the channel {channel!r}, which people do not see: take it out"
         raise BadConversationError(Reason.REASONING, why)
     if not text or text.isspace():

@@ -19,7 +19,7 @@ CALLS = ("tool_calls", "function_call")
 # What an assistant thought before it answered.
 REASONING = ("reasoning_content", "reasoning", "thinking", "thought", "thoughts")
 # Which of its messages OpenAI's harmony shows to people: those of no channel, or of this one.
-CHANNEL, SHOWN = "channel", "final"
+CHANNEL, SHOWN_CHANNEL = "channel", "final"
 # Marks of a message or a row that mean yes unless they say no, and those that mean no unless they do.
 LEARNED = (
     "loss",

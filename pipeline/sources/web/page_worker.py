@@ -29,7 +29,7 @@ CLOSED = re.compile(rf"(<({UNREAD})\b[^<>]*(?<!/)>.*?</\2\s*>)|<({UNREAD})\b([^<
 XHTML = "http://www.w3.org/1999/xhtml"
 # resiliparse takes any three bytes between two tags for an icon if they end in a character beyond ASCII, and
 # leaves them out: of a Chinese text with a tag for each character all of it, of `he is <b>né</b>` a word.
-SHORT = re.compile(r">\s*(?:[^<>&\s]|&#?\w{1,31};){1,2}(?=\s*<)")
+SHORT_TEXT = re.compile(r">\s*(?:[^<>&\s]|&#?\w{1,31};){1,2}(?=\s*<)")
 KEEP = "\ufdd1"  # is no character, so no text has it
 READINGS = ["rt", "rp"]  # of the characters before them, small and above the line
 # A formula and its TeX, which stands beside it or in an attribute. Read as text, powers would be factors, and
@@ -79,7 +79,7 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
 
 def by_resiliparse(page: str) -> str:
     # resiliparse takes any list less than four elements deep for a menu
-    tree = HTMLTree.parse(BODY.sub(r"\g<0><div><div><div>", SHORT.sub(_kept, page), count=1))
+    tree = HTMLTree.parse(BODY.sub(r"\g<0><div><div><div>", SHORT_TEXT.sub(_kept, page), count=1))
     chosen: dict[str, Any] = {
         "preserve_formatting": True,
         "main_content": True,

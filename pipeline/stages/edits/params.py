@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.store.params import MOST, Params
+from pipeline.store.params import LARGEST_AMOUNT, Params
 
 
 class EditRule(StrEnum):
@@ -30,9 +30,9 @@ class Repeated(Params):
     """What is compared, without white space at its ends. A blank line ends a paragraph."""
     within: Literal["site", "corpus"] = "site"
     """Documents that are compared: those whose `url` has the same host, or all of the corpus."""
-    min_documents: Annotated[int, Field(ge=2, le=MOST)] = 5
+    min_documents: Annotated[int, Field(ge=2, le=LARGEST_AMOUNT)] = 5
     """A line or paragraph that occurs in at least so many documents is cut."""
-    min_chars: Annotated[int, Field(ge=1, le=MOST)] = 1
+    min_chars: Annotated[int, Field(ge=1, le=LARGEST_AMOUNT)] = 1
     """Fewest UTF-8 bytes of a line or paragraph that is cut; shorter ones stay."""
     keep_first: bool = False
     """Whether the first of the documents keeps its line or paragraph."""

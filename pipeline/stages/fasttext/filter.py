@@ -11,7 +11,7 @@ from pipeline.stages.fasttext.model import read_model
 from pipeline.stages.fasttext.scores import VERSION, scores
 from pipeline.store.errors import PipelineError, did_you_mean
 
-SHOWN = 10  # labels
+LABELS_SHOWN = 10
 
 
 @batch_filter(signals={"probability": float})
@@ -23,7 +23,8 @@ class Probability:
     def __init__(self, model: str, label: str):
         self.model = read_model(Path(model))
         if label not in self.model.labels:
-            hint = did_you_mean(label, self.model.labels, "it has " + " ".join(self.model.labels[:SHOWN]))
+            some = f"it has {' '.join(self.model.labels[:LABELS_SHOWN])}"
+            hint = did_you_mean(label, self.model.labels, some)
             raise PipelineError(f"{model} has no label {label!r}: {hint}")
         self.column = self.model.labels.index(label)
 

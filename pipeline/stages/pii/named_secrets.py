@@ -8,7 +8,7 @@ from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.secret_names import (
     LAST_LETTERS,
-    MOST,
+    MOST_BYTES,
     NOTHING,
     SIGNATURE,
     TOKEN,
@@ -55,14 +55,14 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int) -> tuple[int, int]:
     if colon and data[start] == byte.SLASH:
         return 0, 0
     end = start
-    while end < hi and end - start < MOST and data[end] > byte.SPACE:
+    while end < hi and end - start < MOST_BYTES and data[end] > byte.SPACE:
         if quote and (data[end] == quote or data[end] == byte.BACKSLASH):
             break
         if not quote and _ENDS_VALUE[data[end]] and not (colon and data[end] == byte.AMPERSAND):
             break
         end += 1
     is_closed = end < hi and (data[end] == quote or data[end] == byte.BACKSLASH)
-    if end - start == MOST or (quote and not is_closed):
+    if end - start == MOST_BYTES or (quote and not is_closed):
         return 0, 0
     if not quote:
         if end < hi and _IN_CODE[data[end]]:

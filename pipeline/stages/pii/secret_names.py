@@ -52,7 +52,7 @@ PASSWORDS_OF_MANUALS = keys(
 # What the token of these is names a place in a list, or a part of a text.
 _OF_LISTS = keys("page next continuation sync cursor pad eos bos unk mask first last")
 _LEAST_PASSWORD, _LEAST_TOKEN, _LEAST_SIGNATURE = 8, 16, 32
-MOST = 256  # bytes of a value: more is no password
+MOST_BYTES = 256  # of a value: more is no password
 _LONGEST_NAME = 48
 
 _JOINS_WORDS = byte.byte_set(b"_- ")

@@ -13,7 +13,7 @@ from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
 from pipeline.stages.pii.secret_names import (
     LAST_LETTERS,
-    MOST,
+    MOST_BYTES,
     NOTHING,
     PASSWORD,
     SIGNATURE,
@@ -64,7 +64,7 @@ def _kind(data: np.ndarray, end: int) -> int:
 def _end_of(data: np.ndarray, start: int, hi: int) -> int:
     """Where the value without quotes ends that begins at `start`, without the marks of its sentence."""
     end = start
-    while end < hi and end - start < MOST and _IN_VALUE[data[end]]:
+    while end < hi and end - start < MOST_BYTES and _IN_VALUE[data[end]]:
         end += 1
     while end > start and _AFTER_VALUE[data[end - 1]]:
         end -= 1
@@ -75,7 +75,7 @@ def _end_of(data: np.ndarray, start: int, hi: int) -> int:
 def _end_of_quoted(data: np.ndarray, start: int, hi: int) -> int:
     """Where the quote is that closes the value at `start`; `start` if there is none."""
     end = start
-    while end < hi and end - start < MOST and data[end] > byte.SPACE and data[end] != data[start - 1]:
+    while end < hi and end - start < MOST_BYTES and data[end] > byte.SPACE and data[end] != data[start - 1]:
         end += 1
     return end if end < hi and data[end] == data[start - 1] else start
 
@@ -302,7 +302,7 @@ def _in_quotes(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
 def _in_tag(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret at `start`, which is all that a tag holds, or (0, 0)."""
     end = start
-    while end < hi and end - start < MOST and _IN_VALUE[data[end]]:
+    while end < hi and end - start < MOST_BYTES and _IN_VALUE[data[end]]:
         end += 1
     if end == hi or data[end] != byte.LESS or _STARTS_TEMPLATE[data[start]]:
         return 0, 0

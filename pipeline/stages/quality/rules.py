@@ -11,13 +11,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pipeline.plugins.settings import FilterChoice, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality.by_language import limits
-from pipeline.store.params import MOST, Anchored, anchored, required
+from pipeline.store.params import LARGEST_AMOUNT, Anchored, anchored, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
 
-Amount = Annotated[int, Field(ge=0, le=MOST)]
+Amount = Annotated[int, Field(ge=0, le=LARGEST_AMOUNT)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Ratio = Annotated[float, Field(ge=0, le=MOST)]
+Ratio = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
 
 NAMES_IN_USE = ("kept", "exact", "near", "contaminated")  # other words for what became of a document
 
@@ -118,7 +118,7 @@ class QualityParams(Anchored):
     max_dup_8_gram_char_frac: Share | None = _seen_before(8, 0.12)
     max_dup_9_gram_char_frac: Share | None = _seen_before(9, 0.11)
     max_dup_10_gram_char_frac: Share | None = _seen_before(10, 0.10)
-    top_gram_min_count: Annotated[int, Field(ge=1, le=MOST)] = 2
+    top_gram_min_count: Annotated[int, Field(ge=1, le=LARGEST_AMOUNT)] = 2
     """How often the most frequent n-gram must occur before the `max_top_*` rules apply. datatrove applies
     them from 1 on, which rejects short texts for one long word group.
     """

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from pipeline.sources.documents import BATCH_BYTES
 
-LEAST, MOST = 1 / 2, 9 / 8  # what a part holds, in `part_bytes`
+SMALLEST_PART, LARGEST_PART = 1 / 2, 9 / 8  # what a part holds, in `part_bytes`
 ROW_GROUPS = 8  # that a part of `part_bytes` has at least
 PIECES = 64  # of a part, in which documents are looked at
 HEX_DIGITS = 16
@@ -21,7 +21,7 @@ def numbered(stream: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[tupl
     readings that once cut at the same document cut alike from there on. Holds these documents in memory, five
     eighths of a part.
     """
-    least, most = int(LEAST * part_bytes) or 1, int(MOST * part_bytes)
+    least, most = int(SMALLEST_PART * part_bytes) or 1, int(LARGEST_PART * part_bytes)
     number = size = 0  # of the part that is being filled
     held = pa.table({})
     for batch in _together(stream, part_bytes // PIECES):

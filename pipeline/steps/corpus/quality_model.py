@@ -25,7 +25,7 @@ from pipeline.store.work import Work
 
 FACTS = "facts.json"
 DOCUMENTS = 20_000  # as many of each corpus, chosen by id
-LEAST = 10  # of each side, to be held out
+LEAST_DOCUMENTS = 10  # of each side, to be held out
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class QualityModel(DataStage):
                 return draft
             texts, corpus, share = self._sample(store)
             positive, names = corpus < len(params.positive), params.positive + params.negative
-            if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST:
+            if np.bincount(positive[share < quality_model.HELD_OUT], minlength=2).min() < LEAST_DOCUMENTS:
                 raise PipelineError("quality_model: too few documents to hold some out: name larger corpora")
             model, facts = quality_model.train(
                 texts, corpus=corpus, positive=positive, share=share, names=names

@@ -19,7 +19,7 @@ from pipeline.store.params import GROUP
 from pipeline.store.parquet import all_batches
 from pipeline.store.versions import Versions
 
-SHOWN = 400  # characters of a name, in a message
+NAME_SHOWN = 400  # characters of a name, in a message
 Documents = Mapping[str, set[str]]  # ids by corpus
 
 
@@ -63,7 +63,7 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
     held = earlier.keys() - new
     for name in sorted({*named} - new - held):
         if (request := past.named(name)) is None:
-            shown = name if len(name) <= SHOWN else f"{name[:SHOWN]}..."  # a line of a file of documents
+            shown = name if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]}..."
             raise LineageError(
                 f"{shown!r} is not the id or the URL of a document, nor a corpus, that this store has "
                 "read: `python -m pipeline trace` finds the documents that hold a text"

@@ -29,7 +29,7 @@ FOLDS = 10
 TREES: Mapping[str, Any] = {"learning_rate": 0.01, "num_leaves": 31, "objective": "regression"}
 ROUNDS = 1000
 CONCENTRATIONS = (0.5, 4.0)  # times the number of corpora: from far apart to close to the proportions
-LEAST = 0.002  # a share that the order of samples can still give
+LEAST_SHARE = 0.002  # a share that the order of samples can still give
 CANDIDATES = 20_000
 BEST = 100  # candidates whose mean is proposed, as in RegMix
 INTERVAL = (2.5, 97.5)
@@ -176,11 +176,11 @@ def mixtures(proportions: Array, number: int, seed: int) -> Array:
     random = np.random.default_rng(seed)
     low, high = np.log(CONCENTRATIONS)
     concentration = len(proportions) * np.exp(random.uniform(low, high, number))
-    centers = np.maximum(proportions, LEAST) ** random.uniform(0, 1, (number, 1))
+    centers = np.maximum(proportions, LEAST_SHARE) ** random.uniform(0, 1, (number, 1))
     centers *= concentration[:, None] / centers.sum(1, keepdims=True)
     drawn = np.stack([random.dirichlet(center) for center in centers])
     drawn[0] = proportions
-    drawn = np.maximum(drawn, LEAST)
+    drawn = np.maximum(drawn, LEAST_SHARE)
     return drawn / drawn.sum(1, keepdims=True)
 
 

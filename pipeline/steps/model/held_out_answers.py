@@ -19,7 +19,7 @@ from pipeline.store.parts import kept_documents
 from pipeline.store.store import Store
 from trainer.data.message_tokenizer import for_messages
 
-MOST = 1_000  # conversations of each corpus, in the order of their ids
+MOST_CONVERSATIONS = 1_000  # of each corpus, in the order of their ids
 
 Message = tuple[str, str]  # role, content
 Fits = Callable[[Sequence[Message]], int]  # how many messages of a conversation fit into the context
@@ -45,7 +45,7 @@ def asked(store: Store, recipe: Recipe, fraction: float) -> list[AskedBenchmark]
     metric = "accuracy" if recipe.training.objective == "dpo" else None
     found = []
     for name in recipe.weights:
-        texts = islice(of_corpus(store, name, fraction), MOST)
+        texts = islice(of_corpus(store, name, fraction), MOST_CONVERSATIONS)
         replies = [
             (one, str(number)) for number, (text, _) in enumerate(texts) for one in of_text(text, fits)
         ]

@@ -23,7 +23,7 @@ from trainer.system.durable import read_json
 VERSION = "answers-3"
 BEFORE, AFTER = "before", "after"  # the names of the models
 ASKED = 100  # held-out conversations, in each corpus
-SHOWN = 5  # conversations to read
+CONVERSATIONS_SHOWN = 5
 # Why a held-out conversation is not asked.
 TOO_LONG, NO_QUESTION = "too_long", "no_question"
 
@@ -192,5 +192,5 @@ def _by_kind(
 
 
 def _spread(questions: Sequence[Question]) -> list[tuple[int, Question]]:
-    step = max(1, len(questions) // SHOWN)
-    return list(enumerate(questions))[::step][:SHOWN]
+    step = max(1, len(questions) // CONVERSATIONS_SHOWN)
+    return list(enumerate(questions))[::step][:CONVERSATIONS_SHOWN]

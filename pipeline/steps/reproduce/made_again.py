@@ -10,7 +10,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.fingerprint import file_sha256
 from trainer.config import TrainingConfig
 from trainer.system.durable import read_json
-from trainer.system.run_history import SHOWN, differing, flat
+from trainer.system.run_history import NAMES_SHOWN, differing, flat
 
 COMPARED = ("hf/model.safetensors", "optimizer.safetensors")
 SUMS, LOSSES, SETTINGS = "SHA256SUMS", "LOSSES.json", "SETTINGS.json"
@@ -47,7 +47,7 @@ def compare(out: Path, again: Path) -> str:
         return f"the same bytes: {', '.join(sums)}"
     if names := differing([wanted, made]):
         settings = ", ".join(
-            f"{name} {wanted.get(name)} then, {made.get(name)} now" for name in names[:SHOWN]
+            f"{name} {wanted.get(name)} then, {made.get(name)} now" for name in names[:NAMES_SHOWN]
         )
         raise PipelineError(f"another training: {settings}")
     both = [name for name in then if name in now]

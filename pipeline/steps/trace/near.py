@@ -17,7 +17,7 @@ from pipeline.store.forgotten import of_all, requests
 from pipeline.store.manifest import Version
 from trainer.system.wording import counted
 
-LIMIT = 10  # documents that are shown
+DOCUMENTS_SHOWN = 10
 SHORTEST = 10  # words of a text
 BEGINNING = 200  # characters
 
@@ -77,7 +77,7 @@ class NearSearcher:
         with store.in_progress():
             return passage_index.index(store, engine, scrubbed)
 
-    def near(self, text: str, limit: int = LIMIT) -> list[Near]:
+    def near(self, text: str, limit: int = DOCUMENTS_SHOWN) -> list[Near]:
         """At most `limit` documents. Those that have most in common with the text come first."""
         found: dict[str, Match] = {}
         for form in treated(self.reader.lineage["recipe"], self._texts, text):

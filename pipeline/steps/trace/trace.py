@@ -20,8 +20,8 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from trainer.system.wording import counted
 
-LEAST = 16  # tokens of a span; of text that was not trained on, 13 were the most that a book shared
-NOTHING = f"no {LEAST} tokens of it are in the training text"
+LEAST_TOKENS = 16  # of a span; of text that was not trained on, 13 were the most that a book shared
+NOTHING = f"no {LEAST_TOKENS} tokens of it are in the training text"
 OCCURRENCES = 10  # that are shown of a span
 LEADS = ("", " ")  # a word has another token after a space
 

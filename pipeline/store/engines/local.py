@@ -355,5 +355,5 @@ class TimeLeft:
         now = time.monotonic()
         if now - self._at >= REPORT_EVERY_SECONDS and self._done < done < total:
             left = (now - self._at) / (done - self._done) * (total - done)
-            log.info(f"{self._what}, about %.0f s left%s", done, total, left, besides, extra=terminal.SHOWN)
+            log.info(f"{self._what}, about %.0f s left%s", done, total, left, besides, extra=terminal.IN_LINE)
             self._at, self._done = now, done

@@ -118,7 +118,7 @@ with terminal.doing("quick work"):
 with terminal.doing("slow work") as work:
     time.sleep(2)
     work.update(0.5, ["half of it"])
-    logging.info("half is done", extra=terminal.SHOWN)
+    logging.info("half is done", extra=terminal.IN_LINE)
 """
     if in_terminal:
         with shown_by(script, TERM="dumb") as shown:
@@ -134,7 +134,7 @@ def test_a_terminal_leaves_out_lines_that_say_what_the_bar_shows() -> None:
 handler = logging.StreamHandler(sys.stderr)
 handler.addFilter(terminal.is_news)
 logging.basicConfig(format="%(message)s", level=logging.INFO, handlers=[handler])
-logging.info("loss 4", extra=terminal.SHOWN)
+logging.info("loss 4", extra=terminal.IN_LINE)
 logging.info("saved")
 """
     with shown_by(script) as shown:

@@ -118,7 +118,7 @@ class Recorder(NullRecorder):
             self._last_line = time.monotonic()
             loss = f"{LOSS[session.training.objective]} {result.loss:.3f}{_metrics_text(result.preferences)}"
             line = f"{share:6.1%}  {session.tokens:,} tokens  {loss}  {speed:.0f} tokens/s  {eta:.0f} s left"
-            log.info(line, extra=terminal.SHOWN)
+            log.info(line, extra=terminal.IN_LINE)
 
     def _warn(self, result: StepResult) -> None:
         session = self._session

@@ -16,7 +16,7 @@ from pipeline.sources.documents import document_id
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.corpus import cutting
-from pipeline.steps.corpus.cutting import LEAST, MOST, numbered, row_groups
+from pipeline.steps.corpus.cutting import LARGEST_PART, SMALLEST_PART, numbered, row_groups
 from pipeline.store import keys
 from pipeline.store.draft import Draft
 from pipeline.store.engines.local import LocalEngine
@@ -126,8 +126,8 @@ def test_the_batches_in_which_documents_arrive_move_no_cut_and_parts_keep_their_
     assert parts == cut(content)
     assert [name for part in parts for name in part] == list(sizes)
     bytes_of = [sum(sizes[name] for name in part) for part in parts]
-    assert max(bytes_of) <= MOST * PART_BYTES
-    assert min(bytes_of[:-1]) >= LEAST * PART_BYTES
+    assert max(bytes_of) <= LARGEST_PART * PART_BYTES
+    assert min(bytes_of[:-1]) >= SMALLEST_PART * PART_BYTES
     edges = sorted({0, len(content), *(row % len(content) for row in at)})
     pieces = [batch(content[a:b]) for a, b in pairwise(edges)]
     whole = list(row_groups([batch(content)], PART_BYTES))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.steps.mixture_search.law import (
-    LEAST,
+    LEAST_SHARE,
     Array,
     Law,
     check,
@@ -36,7 +36,7 @@ def test_the_first_run_has_the_proportions_and_all_shares_can_be_trained() -> No
     assert shares.shape == (24, 3)
     assert shares[0] == pytest.approx(PROPORTIONS)
     assert shares.sum(1) == pytest.approx(np.ones(24))
-    assert shares.min() >= 0.9 * LEAST
+    assert shares.min() >= 0.9 * LEAST_SHARE
     assert np.array_equal(shares, mixtures(PROPORTIONS, 24, seed=0))
     assert shares.std(0).min() > 0.05  # they differ enough to learn from
 
