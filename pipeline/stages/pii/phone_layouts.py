@@ -104,6 +104,12 @@ def is_north_american(number: Number) -> bool:
 
 
 @borrowing
+def has_exchange(number: Number) -> bool:
+    """Whether the seven last digits begin as those of North America do, from 2 on."""
+    return number.value // POWER[6] % 10 >= 2
+
+
+@borrowing
 def _is_pages_and_year(number: Number) -> bool:
     """Whether it is a citation: "259-264 1970"."""
     is_mixed = number.separators == char.DASH | char.SPACE and not number.brackets
@@ -214,10 +220,10 @@ def judge(number: Number) -> int:
     if number.lone_digits > (1 if switchboard and number.widths % 10 == 1 else 0):
         return _any_layout(number)
     if is_north_american(number):
-        alone = number.brackets or number.separators != char.SPACE or value // POWER[6] % 10 >= 2
         if _is_pages_and_year(number):
             return WITH_LABEL
-        return YES if alone else WITH_CONTEXT
+        is_sure = number.brackets or number.separators != char.SPACE or has_exchange(number)
+        return YES if is_sure else WITH_CONTEXT
     if number.widths == group_widths.SSN:  # of a person, or no telephone number either
         return NO
     if has_bracketed_code(number) or is_russian(number):

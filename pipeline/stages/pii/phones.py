@@ -12,8 +12,8 @@ Without such a word these count:
 - Eleven digits as Russia writes them: "8 (916) 123 45 67", "8-800-555-35-35".
 - Ten digits with an extension. The extension belongs to the number.
 
-Numbers of 7 to 12 digits in other usual layouts need a word such as "phone" or "fax" within 40 bytes before
-them, a label right after them, or another telephone number just before them. So do gaps of up to three
+Numbers of 7 to 12 digits in other usual layouts need a word such as "phone" or "fax" within 40 characters
+before them, a label right after them, or another telephone number just before them. So do gaps of up to three
 bytes (" - ", " / ") and the end of a line inside a number. What else has 6 to 15 digits needs a label
 directly before it, such as "Tel.: ": runs of less than ten digits, a country code without "+", groups of
 one digit. "Call", "cell" and "office" mean other things too: `phone_words.py` says what they need. Dates,
@@ -25,20 +25,14 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char, group_widths
 from pipeline.stages.pii.context import is_letter, is_one_of, keys, label_after, names_a_version
-from pipeline.stages.pii.digit_groups import (
-    POWER,
-    Number,
-    goes_on_wide,
-    is_one_kind,
-    leading_zeros,
-    read_groups,
-)
+from pipeline.stages.pii.digit_groups import Number, goes_on_wide, is_one_kind, leading_zeros, read_groups
 from pipeline.stages.pii.phone_layouts import (
     NO,
     WITH_CONTEXT,
     WITH_LABEL,
     YES,
     has_bracketed_code,
+    has_exchange,
     is_american,
     is_korean,
     is_made_up,
@@ -49,9 +43,9 @@ from pipeline.stages.pii.phone_layouts import (
 from pipeline.stages.pii.phone_words import (
     ADDRESSED,
     ASIDE,
+    MENTIONED,
     NAMED,
     NEAR,
-    NOT_NAMED,
     named_by,
     noun_follows,
     numbers_other,
@@ -65,7 +59,7 @@ _PART_OF_WORD = byte.byte_set(b"+$@\\")
 _ENDS_DECIMAL = byte.byte_set(b".])\"'")
 _IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,;")
-_AFTER_EXT = byte.byte_set(b" .:=")
+_AFTER_EXTENSION = byte.byte_set(b" .:=")
 _WORDS_OF_HEX = keys("ab ad ba be ca ce da de ea ed fa fe")
 _CHAT = np.frombuffer(b"wa.me/", np.uint8).copy()
 _EXTENSION = np.frombuffer(b"extension", np.uint8)
@@ -75,27 +69,17 @@ _KOREAN_NUMBER = np.frombuffer("번".encode(), np.uint8).copy()
 @borrowing
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where "x12", "#12", " ext. 12" or " extension 12" behind the number ends; else `end`."""
-    q = end
-    while q < hi and q - end < 2 and _BEFORE_EXTENSION[data[q]]:
+    word = end
+    while word < hi and word - end < 2 and _BEFORE_EXTENSION[data[word]]:
+        word += 1
+    q = word
+    while q < hi and q - word < len(_EXTENSION) and data[q] | byte.CASE == _EXTENSION[q - word]:
         q += 1
-    word = q
-    while q < hi and q - word < 9 and char.is_alnum(data[q]) and not char.is_digit(data[q]):
+    if q == word and q < hi and (data[q] == byte.HASH or data[q] | byte.CASE == byte.X):
         q += 1
-    letters = q - word
-    if letters == 0:
-        if q == hi or data[q] != byte.HASH:
-            return end
-        q += 1
-    elif letters == 1:
-        if data[word] | byte.CASE != byte.X:
-            return end
-    elif letters != 3 and letters != 9:
+    elif q - word not in (len("ext"), len(_EXTENSION)):
         return end
-    else:  # "ext" or the whole word
-        for letter in range(letters):
-            if data[word + letter] | byte.CASE != _EXTENSION[letter]:
-                return end
-    while q < hi and q - word < 12 and _AFTER_EXT[data[q]]:
+    while q < hi and q - word < 12 and _AFTER_EXTENSION[data[q]]:
         q += 1
     digits = char.digit_run(data, q, hi)
     return q + digits if 1 <= digits <= 6 and not char.word_at(data, q + digits, hi) else end
@@ -121,8 +105,8 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
     if char.word_before(data, p):
         return char.is_digit(c) or not named_by(data, p)
     if _PART_OF_WORD[c] and not char.after_value(data, p):
-        is_sum = c != byte.DOLLAR or byte.ZERO < data[p] <= byte.NINE
-        return is_sum and not (c == byte.PLUS and char.starts_line(data, p - 1))
+        is_added = c == byte.PLUS and char.starts_line(data, p - 1)  # a line of a patch
+        return not is_added and (c != byte.DOLLAR or byte.ZERO < data[p] <= byte.NINE)
     if not char.digit_before(data, p - 1):
         if c != byte.DOT:
             return False
@@ -140,24 +124,24 @@ def _after_number(data: np.ndarray, p: int, number: Number, verdict: int) -> int
     """The verdict on what seems to be a number by itself, where digits and one more byte stand before it."""
     if not char.digit_before(data, p - 1):
         return verdict
-    zero = leading_zeros(number.value, number.digits, 1)
-    c = data[p - 1]
+    c, zero = data[p - 1], leading_zeros(number.value, number.digits, 1)
     is_uniform = number.groups > 2 and is_one_kind(number.separators)
     if verdict != YES or not (number.brackets or zero or is_uniform):
-        minutes = c == byte.COLON and number.first_width == 2
-        if minutes or (c == byte.COMMA and number.first_width == 3):  # "12:30 ...", "10,000 ..."
+        is_time = c == byte.COLON and number.first_width == 2  # "12:30 ..."
+        is_thousands = c == byte.COMMA and number.first_width == 3  # "10,000 ..."
+        if is_time or is_thousands:
             return NO
     width, ends = char.before_space(data, p)
     if width == 0 or ends:
         return verdict
     if number.brackets:  # "93 (15) 7436-7439"
         return WITH_LABEL if number.widths in group_widths.ISSUE_AND_PAGES else verdict
-    dotted = zero and number.separators & char.DOT
-    if number.groups > 1 and not dotted and not number.separators & char.SPACE:
-        return verdict
-    is_printed = number.groups == 2 or number.widths in group_widths.PRINTED_IN_LISTS
-    is_table = number.separators & char.DOT or width == number.first_width
-    return verdict if verdict == YES and zero and is_printed and not is_table else NO
+    has_dots = number.separators & char.DOT != 0
+    if number.groups > 1 and not number.separators & char.SPACE and not (zero and has_dots):
+        return verdict  # "1-569 519-6760"
+    is_of_table = has_dots or width == number.first_width
+    is_of_list = number.groups == 2 or number.widths in group_widths.PRINTED_IN_LISTS
+    return YES if verdict == YES and zero and is_of_list and not is_of_table else NO
 
 
 @borrowing
@@ -218,9 +202,8 @@ def _is_in_dump(data: np.ndarray, p: int, number: Number, end: int, hi: int) -> 
 @borrowing
 def _is_sum(data: np.ndarray, number: Number, end: int, hi: int) -> bool:
     """Whether two decimals follow a comma: "1 234 567,50"."""
-    if number.plus or number.brackets or number.separators != char.SPACE or end >= hi:
-        return False
-    return data[end] == byte.COMMA and char.digit_run(data, end + 1, hi) == 2
+    may_be = number.separators == char.SPACE and not (number.plus or number.brackets)
+    return may_be and end < hi and data[end] == byte.COMMA and char.digit_run(data, end + 1, hi) == 2
 
 
 @borrowing
@@ -230,9 +213,10 @@ def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
         colon = end + 1
         while colon < hi and colon - end < 6 and char.FLAGS[data[colon]] & char.HEX:
             colon += 1
-        if colon < hi and data[colon] == byte.COLON:
-            return not char.repeats(data, p, end, hi)
-    if end < hi and data[end] == byte.PERCENT:
+        joins = colon < hi and data[colon] == byte.COLON
+    else:
+        joins = end < hi and data[end] == byte.PERCENT
+    if joins:
         return not char.repeats(data, p, end, hi)
     return char.is_continued(data, p, end, hi, char.DASH | char.DOT | char.SLASH)
 
@@ -245,22 +229,23 @@ def _is_said(
     in_list = after_phone and not (p > 0 and data[p - 1] == byte.SPACE and char.after_value(data, p))
     if in_list and (number.digits >= 7 or not word_follows(data, end, hi)):
         return True
-    context = phone_context(data, p)
     if is_korean(number) and equals(data, end, hi, _KOREAN_NUMBER):  # "1544-2000번"
         return True
-    if number.digits == 6:
+    context, is_unbroken = phone_context(data, p), number.groups == 1
+    is_round = number.value % 1000 == 0 and not is_american(number)
+    if number.digits == 6 or is_round:
         return context == NAMED
-    if number.value % 1000 == 0 and not is_american(number):
-        return context == NAMED
-    if number.groups == 1 and context < NAMED and noun_follows(data, end, hi):
+    if is_unbroken and context < NAMED and noun_follows(data, end, hi):
         return False
     if context < NEAR and label_after(data, end, hi):
         context = NEAR
+    if is_unbroken and context == ASIDE:
+        return True
     if verdict == WITH_LABEL:
-        return context >= ADDRESSED or (number.groups == 1 and context == ASIDE)
-    if context <= ASIDE:  # a layout that nothing else has
-        usual = is_american(number) or (leading_zeros(number.value, number.digits, 1) and number.digits > 8)
-        return context > NOT_NAMED and (usual or (context == ASIDE and number.groups == 1))
+        return context >= ADDRESSED
+    is_national = leading_zeros(number.value, number.digits, 1) and number.digits > 8
+    if is_national or is_american(number):  # little else has these layouts
+        return context >= MENTIONED
     return context >= NEAR
 
 
@@ -271,16 +256,16 @@ def _verdict_by_layout(data: np.ndarray, p: int, hi: int, number: Number) -> int
     if number.half_open:
         if p > 0 and data[p - 1] == byte.OPENING_BRACKET:  # read with its bracket before
             return NO
-        in_square = p > 0 and data[p - 1] == byte.OPENING_SQUARE
         is_code = leading_zeros(number.value, number.digits, 1) and number.separators == char.DASH
-        # "02)722-2919", "[504] 891-8259"
-        if not is_code and not (in_square and is_north_american(number)):
+        in_square = p > 0 and data[p - 1] == byte.OPENING_SQUARE and is_north_american(number)
+        if not is_code and not in_square:  # neither "02)722-2919" nor "[504] 891-8259"
             verdict = min(verdict, WITH_CONTEXT)
     if number.wide and not number.plus and not number.brackets:
-        if number.wide == 2 and data[p] != byte.ZERO and not is_american(number):
+        is_wrapped = number.wide == 2
+        if is_wrapped and data[p] != byte.ZERO and not is_american(number):
             return NO
-        hyphened = is_north_american(number) and number.separators & char.DASH
-        if not hyphened or number.value // POWER[6] % 10 < 2 or char.is_calculated(data, p, number.end, hi):
+        is_hyphened = is_north_american(number) and number.separators & char.DASH and has_exchange(number)
+        if not is_hyphened or char.is_calculated(data, p, number.end, hi):  # "713 - 555 - 3989"
             verdict = min(verdict, WITH_CONTEXT)
     return verdict
 
@@ -350,7 +335,7 @@ def brazilian_end(data: np.ndarray, p: int, hi: int) -> int:
 def phone_end(data: np.ndarray, p: int, hi: int, after_phone: bool) -> int:
     """Where the number at `p` (a digit, "+" or "(") ends, or 0. `after_phone`: another one ends just before.
 
-    Reads at most 40 bytes before `p`.
+    Reads at most 40 characters before `p`.
     """
     if _is_joined_before(data, p):
         return 0
