@@ -42,11 +42,9 @@ class Repetition(IntEnum):
     DUPLICATE_PARAGRAPH_CHARACTERS = 19
 
 
-_TOP, _TOP_COUNT, _DUPLICATE = (
-    Repetition.TOP_2_CHARACTERS.value,
-    Repetition.TOP_2_COUNT.value,
-    Repetition.DUPLICATE_5_CHARACTERS.value,
-)
+# The first column of each group, of n-grams of the least size.
+_TOP, _TOP_COUNT = Repetition.TOP_2_CHARACTERS.value, Repetition.TOP_2_COUNT.value
+_DUPLICATE = Repetition.DUPLICATE_5_CHARACTERS.value
 _STOP_WORD_HASHES = np.array([bytes_hash(word.encode()) for word in STOP_WORDS], np.uint64)
 _FIRST_DUPLICATE, _LAST_DUPLICATE = DUPLICATE_SIZES[0], DUPLICATE_SIZES[-1]
 _NEWLINE = 0x0A
@@ -189,36 +187,36 @@ def _pair_repeated(table: Numbering, size: int) -> int:
 
 @borrowing
 def _top(words: Words, n: int, unique: int, table: Numbering, row: np.ndarray) -> None:
-    """The most frequent n-gram, the first of several. If none occurs twice, the first (as datatrove)."""
-    best, most = 0, 1
+    """Fills the columns of the most frequent n-gram, the first of several. If none occurs twice, it is the
+    first n-gram (as datatrove).
+    """
+    best, most, position = 0, 1, 0
     for i in range(unique):
         if table.counts[i] > most:
             best, most = i, table.counts[i]
-    position = 0
     if most > 1:
-        i = 0
-        while table.ids[i] != best:
-            i += 1
-        position = table.positions[i]
+        first = 0
+        while table.ids[first] != best:
+            first += 1
+        position = table.positions[first]
     row[_TOP + n - 2] = (words.characters[position + n] - words.characters[position] + n - 1) * most
     row[_TOP_COUNT + n - 2] = most
 
 
 @borrowing
 def _duplicate_characters(words: Words, n: int, size: int, unique: int, table: Numbering) -> int:
-    """Characters of repeated n-grams, from left to right. A repeated n-gram is skipped to its last word."""
+    """The characters of n-grams that occurred before, from left to right. No word counts twice."""
     seen = table.slot_ids  # free until the next numbering
     seen[:unique] = 0
-    characters = 0
-    resume = 0
+    characters = next_word = 0
     for i in range(size):
         position = table.positions[i]
-        if position >= resume:
-            if seen[table.ids[i]]:
-                characters += words.characters[position + n] - words.characters[position]
-                resume = position + n
-            else:
-                seen[table.ids[i]] = 1
+        if position < next_word:
+            continue
+        if seen[table.ids[i]]:
+            next_word = position + n
+            characters += words.characters[next_word] - words.characters[position]
+        seen[table.ids[i]] = 1
     return characters
 
 
@@ -238,36 +236,39 @@ def _repeats(table: Numbering, size: int) -> tuple[int, int]:
 
 @borrowing
 def _lines(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
-    lines, begins, ends = _split_lines(data, classes, table)
+    """Fills the columns of lines. The split leaves an empty line before a leading run of newlines, and one
+    after a trailing run.
+    """
+    lines, first_is_blank, last_is_blank = _split_lines(data, classes, table)
     repeats, characters = _repeats(table, lines)
-    # The split leaves an empty line before a leading and one after a trailing run of newlines.
-    single = begins and next_newline(data, 0, data.size) == data.size
-    row[Repetition.LINES] = lines + begins + ends - single
-    row[Repetition.DUPLICATE_LINES] = repeats + (begins and ends and not single)
+    only_one = first_is_blank and next_newline(data, 0, data.size) == data.size
+    row[Repetition.LINES] = lines + first_is_blank + last_is_blank - only_one
+    row[Repetition.DUPLICATE_LINES] = repeats + (first_is_blank and last_is_blank and not only_one)
     row[Repetition.DUPLICATE_LINE_CHARACTERS] = characters
 
 
 @borrowing
 def _split_lines(data: np.ndarray, classes: np.ndarray, table: Numbering) -> tuple[int, bool, bool]:
     """Fills `keys` and `lengths` for the lines of more than white space; returns how many, and whether the
-    first and the last line are none.
+    first and the last line are blank.
     """
     lines = start = 0
-    begins = ends = True
+    first_is_blank = is_blank = True
     while start < data.size:
         end = next_newline(data, start, data.size)
-        ends = first_word(data, start, end, classes, SPACE) >= end
+        is_blank = first_word(data, start, end, classes, SPACE) >= end
         if start == 0:
-            begins = ends
-        if not ends:
+            first_is_blank = is_blank
+        if not is_blank:
             table.keys[lines], table.lengths[lines] = hash_and_characters(data, start, end)
             lines += 1
         start = end + 1
-    return lines, begins, ends or data[data.size - 1] == _NEWLINE
+    return lines, first_is_blank, is_blank or data[data.size - 1] == _NEWLINE
 
 
 @borrowing
 def _paragraphs(data: np.ndarray, classes: np.ndarray, table: Numbering, row: np.ndarray) -> None:
+    """Fills the columns of paragraphs."""
     start = first_word(data, 0, data.size, classes, SPACE)
     stop = last_word_end(data, start, data.size, classes, SPACE)
     paragraphs = _split_paragraphs(data, start, stop, table)
