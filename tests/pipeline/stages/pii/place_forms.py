@@ -4,9 +4,10 @@ import string
 from collections.abc import Callable
 from random import Random
 
-from tests.pipeline.stages.pii.generator import (
+from tests.pipeline.stages.pii.place_values import (
     card,
     email,
+    fill,
     iban,
     in_fours,
     in_groups,
@@ -22,13 +23,6 @@ HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + string.digits
 BASE64 = string.ascii_letters + string.digits + "+/"
 TOKEN = string.ascii_letters + string.digits + "_-"
-
-
-def fill(rng: Random, layout: str) -> str:
-    """`layout` with each "#" replaced by a digit and each "*" by one from 2 to 9."""
-    return "".join(
-        rng.choice("0123456789") if c == "#" else rng.choice("23456789") if c == "*" else c for c in layout
-    )
 
 
 def layouts(*every: str) -> list[Make]:
@@ -73,7 +67,6 @@ GENERAL: dict[str, list[Make]] = {
         "*##-*##-####",
         "*##.*##.####",
         "1-*##-*##-####",
-        "+1 *## *## ####",
         "+1*##*######",
         "+44 20 7946 0###",
         "020 7946 0###",
@@ -81,15 +74,27 @@ GENERAL: dict[str, list[Make]] = {
         "030 7311###",
         "01 84 17 61 ##",
         "+33 1 84 17 61 ##",
-        "+55 11 9*##3-5###",
         "+351 914 9## ###",
         "(11) 9*##3-5###",
+        "(*##)*##-####",
+        "+1 *## *## ####",
+        "*##-*##-#### x123",
+        "+4420794######",
+        "07911 1#####",
+        "0161 496 0###",
+        "0171 73113##",
+        "+49 171 73113##",
+        "0049 30 9018##",
+        "06 12 34 ## ##",
+        "01.84.17.61.##",
+        "(21) *##3-5###",
+        "+55 11 9*##3-5###",
         "+81 3-5555-7###",
         "03-5555-7###",
     ),
     "ssn": [ssn],
     "credit_card": [card, spaced(" "), spaced("-")],
-    "iban": [iban, fours(" ")],
+    "iban": [iban, fours(" "), lambda rng: iban(rng).lower()],
     "ipv4": [ipv4],
     "ipv6": [ipv6],
     "secret": [
@@ -158,6 +163,8 @@ HOSTILE: dict[str, list[Make]] = {
         ssns("{} -{} -{}"),
         ssns("{} \u2013 {} \u2013 {}"),
         marked("SSN", ssn),
+        marked("SSN ", ssns("{} {} {}")),
+        marked("social security number: ", ssns("{}{}{}")),
         marked("SSN:", ssns("{}{}{}")),
         marked("SS# ", ssns("{}{}{}")),
         marked("SSAN ", ssns("{} {} {}")),

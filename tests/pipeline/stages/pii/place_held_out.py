@@ -1,7 +1,6 @@
 """Families of places written after the matchers, to judge them. What they showed first was mended once."""
 
 from tests.pipeline.stages.pii import place_lookalikes
-from tests.pipeline.stages.pii.generator import card, email, iban, ipv4, ipv6, letters, ssn
 from tests.pipeline.stages.pii.place_forms import (
     HEX,
     TOKEN,
@@ -9,13 +8,13 @@ from tests.pipeline.stages.pii.place_forms import (
     Make,
     base62,
     change,
-    fill,
     fours,
     layouts,
     marked,
     spaced,
     ssns,
 )
+from tests.pipeline.stages.pii.place_values import card, email, fill, iban, ipv4, ipv6, letters, ssn
 
 GENERAL = r"""
 Kindly reply via {} as soon as you can

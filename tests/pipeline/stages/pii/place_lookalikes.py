@@ -1,12 +1,7 @@
 """What looks like personal data and is none, by category."""
 
-from collections.abc import Callable
-from random import Random
-
-from tests.pipeline.stages.pii.generator import card, letters
-from tests.pipeline.stages.pii.place_forms import HEX, UPPER, fill
-
-Make = Callable[[Random], str]
+from tests.pipeline.stages.pii.place_forms import HEX, UPPER, Make
+from tests.pipeline.stages.pii.place_values import card, fill, letters
 
 
 def layouts(*every: str) -> list[Make]:

@@ -118,9 +118,25 @@ It was {}!
 — {} —
 • {}
 {}/x
+mail or call {} today.
+My number is {}!
+* {} (home)
+{}
+94105,{},x
+94105,"{}",x
+3,{},5
+97.98,{},4
+Ann 34	{}
+350 Fifth Avenue, New York, NY 10118 {}
+Phone: NY 10118 {}
+10115 Berlin, {}
+on 3/14/2019 {} wrote
+2024-03-01 {} was seen
+12:01:15 {} joined
 n/a; {}
 ✓ {}
 """
+GENERAL += "名前\uff1a{}、以上\n"
 
 LABEL_LINES = """
 {word} {}

@@ -1,8 +1,7 @@
 """Recall and false spans on places: forms of values and look-alikes in surroundings, generated and seeded.
 
-`python -m tests.pipeline.stages.pii.places` prints a table of both halves: the matchers were written with the
-families of place_forms, place_national, place_lookalikes and place_surroundings at hand; those of
-place_held_out were written after them.
+`python -m tests.pipeline.stages.pii.places` prints a table of both halves: families of place_held_out were
+written after the matchers, and the matchers with all others at hand.
 """
 
 import sys
@@ -20,7 +19,8 @@ from tests.pipeline.stages.pii import (
     place_national,
     place_surroundings,
 )
-from tests.pipeline.stages.pii.place_forms import fill
+from tests.pipeline.stages.pii.place_copied import COPIED
+from tests.pipeline.stages.pii.place_values import fill
 from tests.rows import documents
 
 MARK = "\0"
@@ -69,6 +69,11 @@ def places(per_family: int, seed: int) -> Iterator[Place]:
             for make in makes:
                 for turn in range(3 * per_family):
                     yield place("hostile", kind, held_out, AROUND[turn % len(AROUND)], make(rng))
+        for kind, makes in () if held_out else COPIED.items():
+            for make in makes:
+                for surrounding in lines(words.GENERAL):
+                    for _ in range(per_family):
+                        yield place("copied", kind, held_out, surrounding, make(rng))
         for language, layouts in national.NATIONAL.items():
             for layout in layouts:
                 for surrounding in lines(place_surroundings.LABEL_LINES):
