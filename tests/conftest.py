@@ -84,8 +84,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> "Project":
     from tests.integration.project import make_project  # only some tests need what it imports
 
     project = make_project(tmp_path_factory.mktemp("finished"))
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     return project
 
 

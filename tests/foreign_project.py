@@ -1,13 +1,16 @@
 """A Dagster project of somebody else's, as `create-dagster project` lays it out, with recipes in it."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.integration.project import ROOT, make_project
+from tests.integration.project import OURS, ROOT, make_project
 
 DEFINITIONS = """from pathlib import Path
 
@@ -60,6 +63,19 @@ class ForeignProject:
         }
         (path.parent / "defs.yaml").write_text(yaml.safe_dump(component))
         return path
+
+    def said(self, *command: str, **environment: str) -> str:
+        """What `python -m COMMAND` says in it."""
+        bare = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+        ours = {"DAGSTER_HOME": str(self.home), "PYTHONPATH": f"{self.source}:{ROOT}"}
+        return subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", *command],
+            env=bare | ours | environment,
+            cwd=self.directory,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
 
 
 def tiny(directory: Path, name: str, **changes: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.project import PATIENCE, ROOT
+from tests.integration.project import OURS, PATIENCE, ROOT
 
 PAGE = ROOT / "docs" / "tutorial.md"
 MARK = "--- block "
@@ -47,9 +47,8 @@ def test_the_tutorial_says_what_happens(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))
-    } | {"DAGSTER_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    environment |= {"DAGSTER_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment |= {"DAGSTER_CLI_JOB_EXECUTE_MODULE_NAME": "pipeline.definitions"}
     environment |= {"DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(ROOT)}
     script = "set -e\n" + "".join(

@@ -25,6 +25,7 @@ from pipeline.store import keys
 from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
+OURS = ("DAGSTER", "GROUNDWORK")  # what names of variables begin with that a test sets itself
 TRAINING = {
     "model": {"n_layers": 2, "d_model": 64, "n_heads": 2, "n_kv_heads": 1, "d_ff": 176, "qk_norm": False},
     "seq_len": 64,
@@ -87,11 +88,7 @@ class Project:
             "DAGSTER_CLI_JOB_EXECUTE_WORKING_DIRECTORY": str(ROOT),
             "PYTHONWARNINGS": "ignore:Function",
         }
-        return {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("DAGSTER", "GROUNDWORK"))
-        } | settings
+        return {name: value for name, value in os.environ.items() if not name.startswith(OURS)} | settings
 
     def enter(self, patch: pytest.MonkeyPatch) -> None:
         """Makes this process one of the project's."""
@@ -124,10 +121,20 @@ class Project:
         _, said = process.communicate(timeout=300 * PATIENCE)
         return process.returncode, said
 
+    def make(self, *arguments: str, job: str = "pretrain") -> str:
+        """As `run`, for a run that has to succeed: what it said."""
+        status, said = self.run(*arguments, job=job)
+        assert status == 0, said
+        return said
+
     def command(self, *arguments: str) -> str:
         """`python -m pipeline ...`: what it prints."""
+        return self.python("pipeline", *arguments)
+
+    def python(self, *arguments: str) -> str:
+        """`python -m ...`: what it prints."""
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments],
+            [sys.executable, "-m", *arguments],
             env=self.environment(),
             cwd=self.directory,
             text=True,

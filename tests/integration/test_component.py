@@ -1,8 +1,5 @@
 """Two recipes in a Dagster project of somebody else's, from their text to an asset of that project."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import dagster as dg
@@ -23,29 +20,8 @@ def test_two_recipes_and_what_a_project_makes_of_their_models_are_made_in_one_ru
         recipe["corpora"] = recipe["corpora"][:1]
         recipe["training"] |= {"max_tokens": 4096, "seed": len(name)}
         paths[name] = project.add(name, recipe, key_prefix=name)
-    environment = {
-        **{
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("DAGSTER", "GROUNDWORK"))
-        },
-        "DAGSTER_HOME": str(project.home),
-        "PYTHONPATH": str(project.source),
-    }
-
-    def said(*command: str, **more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", *command],
-            env=environment | more,
-            cwd=project.directory,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     # the project's own executor, with a process for each step
-    said("dagster", "asset", "materialize", "--select", "*", "-m", "their.definitions")
+    project.said("dagster", "asset", "materialize", "--select", "*", "-m", "their.definitions")
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         report = instance.get_latest_materialization_event(dg.AssetKey("model_report"))
         assert report is not None and report.asset_materialization is not None
@@ -64,11 +40,11 @@ def test_two_recipes_and_what_a_project_makes_of_their_models_are_made_in_one_ru
     assert len(set(exported.values())) == 2 and not set(saved["mine"]) & set(saved["other"])
     for name in NAMES:
         assert (Path(exported[name]) / "model.safetensors").exists()
-        lineage = said("pipeline", "lineage", saved[name][-1], **{RECIPE_VARIABLE: str(paths[name])})
+        lineage = project.said("pipeline", "lineage", saved[name][-1], **{RECIPE_VARIABLE: str(paths[name])})
         assert "topics" in lineage
 
     # the job of a recipe makes nothing again, and tells whose it is
-    said("dagster", "job", "execute", "-m", "their.definitions", "-j", "other_corpus")
+    project.said("dagster", "job", "execute", "-m", "their.definitions", "-j", "other_corpus")
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         (run,) = instance.get_runs(dg.RunsFilter(job_name="other_corpus"))
         assert run.tags["groundwork/recipe"] == "other"

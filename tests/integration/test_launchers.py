@@ -36,8 +36,7 @@ def make(tmp_path: Path) -> Callable[[str, dict[str, Any]], Project]:
             "launch": launch,
             "training": {**TRAINING, **often, "micro_batch_size": 4, "max_tokens": TOKENS},
         }
-        status, said = project.run(job="retokenize")
-        assert status == 0, said
+        project.make(job="retokenize")
         return project
 
     return make
@@ -59,8 +58,7 @@ def test_a_run_in_two_processes_is_stopped_resumes_and_leaves_no_process(
     for _ in range(2):
         project.run_until(progress(project))
         until(lambda: not trainers(project), 60, lambda: trainers(project))
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))  # and those of being stopped
     assert ran_once(project)
 
@@ -102,8 +100,7 @@ def test_a_run_on_two_nodes_of_slurm_saves_when_it_is_stopped_or_killed_and_resu
             project.run_until(progress(project), number)
             until(lambda: not trainers(project), 60, lambda: trainers(project))
             assert newest(project) in stopped_at(project)
-        status, said = project.run()
-        assert status == 0, said
+        project.make()
     assert recorded(project) >= set(range(4096, TOKENS + 1, 4096))
     assert ran_once(project)
 

@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +46,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Project:
     sections = project.recipe["post_training"]
     sections["sft"]["training"] = {"lora": LORA, "learn": "last", "optimizer": {"lr": 1e-2}}
     sections["sft"]["epochs"] = 2
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     return project
 
 
@@ -57,8 +54,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def adapted(pretrained: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The model after `sft` by LoRA and `dpo` of all weights."""
     project = pretrained.copied(tmp_path_factory.mktemp("adapted"))
-    status, said = project.run(job="align")
-    assert status == 0, said
+    project.make(job="align")
     return project
 
 
@@ -88,17 +84,8 @@ def test_it_stops_after_an_answer_here_and_in_llama_cpp(adapted: Project, tmp_pa
     questions = [one["messages"][:1] for one in conversations()[:20]]
     file = tmp_path / "questions.jsonl"
     jsonl(file, *({"messages": one} for one in questions))
-    model = exported(adapted, "sft")
-    command = [
-        sys.executable,
-        "-m",
-        "trainer",
-        "answer",
-        f"--model={model}",
-        "--max-new-tokens=30",
-        str(file),
-    ]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    model = f"--model={exported(adapted, 'sft')}"
+    said = adapted.python("trainer", "answer", model, "--max-new-tokens=30", str(file))
     answers = [json.loads(line) for line in said.splitlines()]
     assert sum(one["stops"] for one in answers) >= 18
     adapted.command("export", "--format=gguf", "--variant=sft", f"-o={tmp_path / 'gguf'}")
@@ -126,8 +113,7 @@ def test_lineage_and_card_say_how_it_was_trained(adapted: Project) -> None:
 
 def test_preferences_are_learned_from_the_merged_weights(adapted: Project, tmp_path: Path) -> None:
     """By training all weights, and by an adapter of its own."""
-    status, said = adapter_of_its_own(project := adapted.copied(tmp_path / "both")).run(job="align")
-    assert status == 0, said
+    adapter_of_its_own(project := adapted.copied(tmp_path / "both")).make(job="align")
     sft = hashes(last_checkpoint(adapted, "sft"))
     for one in (adapted, project):
         assert hashes(last_checkpoint(one, "sft")) == sft
@@ -153,8 +139,7 @@ def test_killed_in_the_training_of_the_adapter_it_ends_in_the_same_bytes(
     saved = (project.home / "store/runs").glob
     project.run_until(lambda: any(saved("*/checkpoints/step-*/adapter")), signal.SIGKILL, job="sft")
     until(lambda: not trainers(project), 30, lambda: "the trainer outlived the run that started it")
-    status, said = project.run(job="sft")
-    assert status == 0, said
+    said = project.make(job="sft")
     assert re.search("resumes from .*step-", said)
     assert hashes(last_checkpoint(project, "sft")) == hashes(last_checkpoint(adapted, "sft"))
 

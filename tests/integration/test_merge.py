@@ -33,8 +33,7 @@ WEIGHTS = "hf/model.safetensors"
 def averaged(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_project(tmp_path_factory.mktemp("averaged"))
     project.recipe["training"]["averaging"] = {"checkpoints": 3, "every_tokens": 2048}
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     return project
 
 
@@ -78,8 +77,7 @@ def test_another_number_of_checkpoints_trains_nothing_again(averaged: Project, t
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*.safetensors")}
     for averaging, merged in (({"checkpoints": 2, "every_tokens": 2048}, parents[1:]), (None, None)):
         project.recipe["training"]["averaging"] = averaging
-        status, said = project.run()
-        assert status == 0, said
+        project.make()
         final = plan.result(project.store, project.store.current(keys.PRETRAINED_MODEL))["checkpoint"]
         assert is_mean_of(final, merged) if merged else final.parents[1] == run
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*.safetensors")} == before
@@ -95,8 +93,7 @@ def test_checkpoints_are_merged_by_hand_and_the_mean_outlives_them(
     project = averaged.copied(tmp_path / "project")
     _, parents = mean_and_parents(averaged)
     project.recipe["training"] |= {"seed": 2, "averaging": None}
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     project.enter(monkeypatch)
     (other,) = {one.path for one in run_histories(project.store)} - {
         project.store.root / "runs" / path.parents[1].name
@@ -180,8 +177,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Project:
     section = project.recipe["post_training"]["sft"]["training"]
     section["averaging"] = {"checkpoints": 2, "every_tokens": 2048}
     for job in ("pretrain", "sft"):
-        status, said = project.run(job=job)
-        assert status == 0, said
+        project.make(job=job)
     return project
 
 

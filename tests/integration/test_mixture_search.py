@@ -35,8 +35,7 @@ def test_a_search_proposes_shares_and_changes_no_training(
     trained = project.store.current(keys.PRETRAINED_MODEL).path
 
     project.recipe["mixture"] = {"search": SMALL}
-    status, said = project.run(job="search_mixture")
-    assert status == 0, said
+    project.make(job="search_mixture")
     assert project.store.current(keys.PRETRAINED_MODEL).path == trained
     found = project.store.current(keys.MIXTURE_SEARCH)
     runs = json.loads(found.only("runs").read_text())
@@ -53,8 +52,7 @@ def test_a_search_proposes_shares_and_changes_no_training(
     assert project.recipe["seeds"] == 3 and "decide base proposed --run" in " ".join(shown.split())
     weights = project.recipe["variants"]["proposed"]["corpora"]
     assert sum(corpus["weight"] for corpus in weights.values()) == pytest.approx(1, abs=0.001)
-    status, said = project.run(job="search_mixture")
-    assert status == 0, said
+    project.make(job="search_mixture")
     assert project.store.current(keys.MIXTURE_SEARCH).path == found.path
 
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.training_runs import checkpoint_name, run_histories
-from tests.integration.project import ROOT, Project, make_project
+from tests.integration.project import OURS, ROOT, Project, make_project
 
 
 def trained(tmp_path: Path, **training: Any) -> Project:
@@ -47,9 +47,7 @@ def follow(printed: list[str], code: Path, project: Project, tmp_path: Path) -> 
     # The environment is the one that this test runs in, instead of the same one installed anew.
     link = f"ln -s {Path(sys.executable).parents[1]} {code / '.venv'}"
     script = [link if line == setup else line for line in printed]
-    bare = {
-        name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))
-    }
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     bare["GROUNDWORK_STORE"] = str(project.store.root)  # as exported by who keeps the store elsewhere
     shutil.rmtree(project.home / "history")  # nothing of the first run is used
     followed = ["bash", "-euc", "\n".join(script)]

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -49,13 +47,6 @@ def partition(name: str) -> tuple[str, str]:
     return "--tags", json.dumps({"dagster/partition": name})
 
 
-def command(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "pipeline", *arguments]
-    return subprocess.run(
-        line, env=project.environment(), cwd=project.directory, capture_output=True, text=True, check=False
-    )
-
-
 def versions(project: Project) -> set[str]:
     """Every version in the store, by key and name, without the evidence of dedup."""
     root = project.home / "store"
@@ -95,8 +86,7 @@ def test_a_variant_shares_what_it_does_not_change_and_is_found_by_name(
 ) -> None:
     project = finished.copied(tmp_path / "project")  # in which the recipe itself has run
     project.recipe["variants"] = {"strict": STRICT, "fast": FAST}
-    status, said = project.run(*partition("fast"))
-    assert status == 0, said
+    project.make(*partition("fast"))
     project.enter(monkeypatch)
 
     def told(*arguments: str, status: int = 0) -> str:
@@ -148,8 +138,7 @@ def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_
     project: Project,
 ) -> None:
     project.recipe["variants"] = EIGHT
-    done = command(project, "variants", "run")
-    assert done.returncode == 0, done.stderr
+    project.command("variants", "run")
     count = Counter(one.partition("/")[0] for one in versions(project))
     kinds = [one.split("/")[:-1] for one in versions(project)]
     for stage, number in (("raw", 2), ("scrubbed", 2), ("signals", 2), ("quality", 4), ("signatures", 4)):
@@ -165,10 +154,10 @@ def test_eight_variants_write_the_union_of_what_differs_and_an_edit_reruns_what_
     assert gc.find(project.variant_store("base")) == []
 
     before = versions(project)
-    assert command(project, "variants", "run").returncode == 0
+    project.command("variants", "run")
     assert versions(project) == before
     project.recipe["variants"]["fast"] = {"training": {"optimizer": {"lr": 0.02}}}
-    assert command(project, "variants", "run").returncode == 0
+    project.command("variants", "run")
     made = {one.split("/")[0] for one in versions(project) - before}
     assert made == {keys.PRETRAINED_MODEL, keys.EVALUATION, keys.EXPORTED_MODEL}
 
@@ -181,10 +170,8 @@ def test_variants_at_once_beside_a_retokenization_and_a_kill_make_what_each_make
     alone = make_project(tmp_path / "alone")
     alone.recipe["variants"] = project.recipe["variants"]
     for variant in ("base", "strict", "fast"):
-        status, said = alone.run(*partition(variant))
-        assert status == 0, said
-    status, said = project.run(job="retokenize")  # the tokenizer, which all share
-    assert status == 0, said
+        alone.make(*partition(variant))
+    project.make(job="retokenize")  # the tokenizer, which all share
     killed = project.start(*partition("strict"))
     time.sleep(seconds)
     os.killpg(killed.pid, signal.SIGKILL)

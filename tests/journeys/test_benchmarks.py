@@ -49,8 +49,7 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     project = make_project(tmp_path / "project")
     chapters = {"name": "chapters", "path": str(ask(project.directory / "chapters.jsonl", words=14))}
     project.recipe |= {"evaluation": {"benchmarks": [chapters]}, "decontamination": "benchmarks"}
-    status, said = project.run()
-    assert status == 0, said
+    said = project.make()
     contaminated = project.store.current(keys.contamination("topics"))
     assert contaminated.counts["contaminated/chapters"] >= 30
     evaluation = json.loads((project.store.current(keys.EVALUATION).path / "evaluation.json").read_text())
@@ -79,8 +78,7 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     more = {"name": "more", "path": str(ask(project.directory / "more.jsonl", words=9))}
     before = (project.store.current(keys.PRETRAINED_MODEL).path, evaluation["benchmarks"]["chapters"])
     project.recipe |= {"evaluation": {"benchmarks": [chapters, more]}, "decontamination": {"sets": sets}}
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     evaluation = json.loads((project.store.current(keys.EVALUATION).path / "evaluation.json").read_text())
     assert (project.store.current(keys.PRETRAINED_MODEL).path, evaluation["benchmarks"]["chapters"]) == before
     assert not evaluation["benchmarks"]["more"]["texts_removed"]
@@ -92,8 +90,7 @@ def test_a_run_answers_its_benchmarks_and_leaves_their_texts_out_of_its_training
     # Any other checkpoint on request.
     other = min(path.name for path in (project.home / "store" / "runs").glob("*/checkpoints/step-*"))
     name = f"{final[:8]}-{other.removeprefix('step-')}"
-    status, said = project.run("--tags", json.dumps({"dagster/partition": name}), job="evaluate")
-    assert status == 0, said
+    project.make("--tags", json.dumps({"dagster/partition": name}), job="evaluate")
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
         assert instance.get_materialized_partitions(KEY) == {name, final}
 
@@ -138,8 +135,7 @@ def test_each_variant_is_scored_on_the_same_text_as_transformers_scores_it(
         "variants": {"wide": {"tokenizer": {"vocab_size": 400}, "quality": "none"}},
     }
     for variant in ("base", "wide"):
-        status, said = project.run("--tags", json.dumps({"dagster/partition": variant}))
-        assert status == 0, said
+        project.make("--tags", json.dumps({"dagster/partition": variant}))
         store = project.variant_store(variant)
         assert store.current(keys.contamination("topics")).counts["contaminated/unread"]
         windows = pq.read_table(store.current(keys.evaluation_text("unread")).only("windows").path)

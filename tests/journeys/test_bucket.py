@@ -90,8 +90,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     server: S3, tmp_path: Path
 ) -> None:
     project = make_project(tmp_path / "project")
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     name = project.store.current(keys.PRETRAINED_MODEL).path.name[:8] + "-00000032"
     text = python_topics()[3]["text"][200:700]
     questions = [["trace", text, "--json"], ["trace", text, "--json", "--checkpoint", name]]
@@ -106,8 +105,7 @@ def test_a_run_in_a_bucket_is_that_of_a_directory_and_every_command_reads_it(
     content = project.content()
     shutil.rmtree(project.home)
     there = in_bucket(project, server, "whole")
-    status, said = there.run()
-    assert status == 0, said
+    there.make()
     assert there.content() == content
     made = manifests(server, "whole")
     assert made.keys() == local.keys()
@@ -149,8 +147,7 @@ def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
     project = make_project(tmp_path / "project")
     project.recipe["training"] = project.recipe["training"] | {"max_tokens": 65_536}
     whole = in_bucket(project, server, "unbroken")
-    status, said = whole.run()
-    assert status == 0, said
+    whole.make()
     content = whole.content()
     killed = in_bucket(project, server, "killed").on_another_machine("killed")
 
@@ -160,8 +157,7 @@ def test_a_training_that_was_killed_resumes_on_a_machine_with_an_empty_cache(
 
     killed.run_until(saved, signal.SIGKILL)
     other = killed.on_another_machine("other")
-    status, said = other.run()
-    assert status == 0, said
+    other.make()
     assert "resumes from " in (next((tmp_path / "project" / "other").rglob("log.txt"))).read_text()
     assert other.content() == content
 
@@ -234,12 +230,10 @@ def test_a_longer_training_goes_on_from_a_run_that_only_the_bucket_has(server: S
     project = make_project(tmp_path / "project")
     project.recipe["training"]["schedule"] = {"kind": "wsd", "warmup_tokens": 2048, "decay_fraction": 0.25}
     there = in_bucket(project, server, "trunk")
-    status, said = there.run()
-    assert status == 0, said
+    there.make()
     elsewhere = there.on_another_machine("elsewhere")
     elsewhere.recipe["training"]["max_tokens"] = 20_480
-    status, said = elsewhere.run()
-    assert status == 0, said
+    said = elsewhere.make()
     assert "at step 24 of 40: 12,288 tokens are trained already" in said
     shared = elsewhere.content()
     alone = in_bucket(elsewhere, server, "alone").on_another_machine("alone")

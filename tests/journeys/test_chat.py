@@ -32,23 +32,11 @@ def content(project: Project, section: str) -> dict[str, str]:
     return versions | {"weights": part.files["model.safetensors"].sha256}
 
 
-def command(project: Project, *arguments: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        env=project.environment(),
-        cwd=project.directory,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-
-
 @pytest.fixture(scope="module")
 def aligned(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = make_chat_project(tmp_path_factory.mktemp("aligned"))
     for job in ("pretrain", "align"):
-        status, said = project.run(job=job)
-        assert status == 0, said
+        project.make(job=job)
     return project
 
 
@@ -63,7 +51,7 @@ def test_the_lineage_names_the_base_and_every_data_set(aligned: Project) -> None
     assert [one["name"] for one in lineage["recipe"]["corpora"]] == ["dpo_words"]
     assert [one["name"] for one in sft["recipe"]["corpora"]] == ["sft_words"]
     assert [one["name"] for one in sft["pretrained"]["lineage"]["recipe"]["corpora"]] == ["topics", "stdlib"]
-    shown = command(aligned, "pipeline", "lineage", last_checkpoint(aligned, "dpo").name)
+    shown = aligned.command("lineage", last_checkpoint(aligned, "dpo").name)
     assert all(name in shown for name in ("dpo_words", "sft_words", "topics"))
 
 
@@ -79,14 +67,14 @@ def test_the_lineage_and_the_card_say_how_long_a_section_was_trained(aligned: Pr
         encoding="utf-8"
     )
     assert re.search(rf"\| steps \| {steps:,}\b", card)
-    assert f"{checkpoint.tokens:,}" in command(aligned, "pipeline", "lineage", checkpoint.name)
+    assert f"{checkpoint.tokens:,}" in aligned.command("lineage", checkpoint.name)
 
 
 @pytest.mark.slow
 def test_a_batch_names_its_documents_those_of_the_rehearsal_too(aligned: Project) -> None:
     checkpoint, found = last_checkpoint(aligned, "sft"), set()
     for step in (1, 2, 3):
-        shown = command(aligned, "pipeline", "lineage", checkpoint.name, f"--step={step}")
+        shown = aligned.command("lineage", checkpoint.name, f"--step={step}")
         found |= {line.split()[-1] for line in shown.splitlines() if line.startswith("row ")}
     assert {"sft_words", "rehearsal_topics"} <= found
 
@@ -94,8 +82,7 @@ def test_a_batch_names_its_documents_those_of_the_rehearsal_too(aligned: Project
 @pytest.mark.slow
 def test_what_is_up_to_date_is_not_made_again(aligned: Project) -> None:
     before = {path: path.stat().st_mtime_ns for path in (aligned.home / "store").rglob("manifest.json")}
-    status, said = aligned.run(job="align")
-    assert status == 0, said
+    aligned.make(job="align")
     assert before == {
         path: path.stat().st_mtime_ns for path in (aligned.home / "store").rglob("manifest.json")
     }
@@ -116,7 +103,7 @@ def test_tuning_is_measured_beside_what_was_there_before(aligned: Project) -> No
 @pytest.mark.slow
 def test_the_store_keeps_what_the_sections_use(aligned: Project) -> None:
     before = content(aligned, "sft") | content(aligned, "dpo")
-    command(aligned, "pipeline", "gc", "--delete")
+    aligned.command("gc", "--delete")
     assert content(aligned, "sft") | content(aligned, "dpo") == before
 
 
@@ -133,13 +120,11 @@ def test_the_store_keeps_what_the_sections_use(aligned: Project) -> None:
 )
 def test_killed_anywhere_it_ends_in_the_same_bytes(aligned: Project, tmp_path: Path, place: str) -> None:
     project = make_chat_project(tmp_path / "killed")
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     root = project.home / "store"
     there = set(root.glob(place))
     project.run_until(lambda: bool(set(root.glob(place)) - there), job="align")
-    status, said = project.run(job="align")
-    assert status == 0, said
+    project.make(job="align")
     assert [content(project, section) for section in SECTIONS] == [
         content(aligned, section) for section in SECTIONS
     ]
@@ -160,7 +145,7 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
 
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in questions))
-    said = command(aligned, "trainer", "answer", f"--model={exported}", "--max-new-tokens=30", str(file))
+    said = aligned.python("trainer", "answer", f"--model={exported}", "--max-new-tokens=30", str(file))
     ours = [json.loads(line) for line in said.splitlines()]
     prompts = []
     for question, answer in zip(questions, ours, strict=True):
@@ -176,7 +161,7 @@ def test_other_programs_ask_alike_and_answer_alike(aligned: Project, tmp_path: P
     assert sum(answer["stops"] for answer in ours) >= 48
 
     pytest.importorskip("gguf")
-    command(aligned, "pipeline", "export", "--format=gguf", "--variant=sft", f"-o={tmp_path / 'gguf'}")
+    aligned.command("export", "--format=gguf", "--variant=sft", f"-o={tmp_path / 'gguf'}")
     theirs = LlamaCpp(tmp_path / "gguf" / "tiny.gguf")
     for question, prompt, answer in zip(questions, prompts, ours, strict=True):
         found = theirs.answer(question, 30)
@@ -193,7 +178,7 @@ def test_the_page_shows_in_a_browser_what_answer_prints(aligned: Project, tmp_pa
     exported = str(aligned.variant_store("sft").current(keys.EXPORTED_MODEL).directory())
     questions = [one["messages"][:1] for one in conversations()[:2]]
     file = jsonl(tmp_path / "questions.jsonl", *({"messages": one} for one in questions))
-    said = command(aligned, "trainer", "answer", f"--model={exported}", str(file))
+    said = aligned.python("trainer", "answer", f"--model={exported}", str(file))
     answers = [json.loads(line)["text"] for line in said.splitlines()]
 
     chat = [sys.executable, "-m", "trainer", "chat", exported, "--page", "--port=0", "--temperature=0"]

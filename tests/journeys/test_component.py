@@ -1,8 +1,5 @@
 """docs/deployment.md, "In your own Dagster project": a scaffolded recipe is filled in, run and built upon."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -43,25 +40,9 @@ def test_a_scaffolded_recipe_runs_as_a_job_and_an_asset_of_the_project_opens_its
     recipe = folder / "recipe.yaml"
     smaller = {"tokenizer": {"vocab_size": 512}, "training": TRAINING}
     recipe.write_text(yaml.safe_dump(yaml.safe_load(recipe.read_text()) | smaller))
-    bare = {
-        name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "GROUNDWORK"))
-    }
-    settings = {"DAGSTER_HOME": str(project.home), "PYTHONPATH": f"{project.source}:{Path.cwd()}"}
-
-    def said(*command: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", *command],
-            env=bare | settings | {"GROUNDWORK_RECIPE": str(recipe)},
-            cwd=project.directory,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     job = ("dagster", "job", "execute", "-m", "their.definitions", "-j", "mine_pretrain")
-    said(*job)
-    said("dagster", "asset", "materialize", "-m", "their.definitions", "--select", "model_report")
+    project.said(*job)
+    project.said("dagster", "asset", "materialize", "-m", "their.definitions", "--select", "model_report")
     with dg.DagsterInstance.from_config(str(project.home)) as instance:
 
         def metadata(*key: str) -> dict[str, object]:
@@ -70,7 +51,9 @@ def test_a_scaffolded_recipe_runs_as_a_job_and_an_asset_of_the_project_opens_its
 
         opened, exported = metadata("model_report"), metadata("mine", "exported_model")
         assert opened["path"] == exported["path"]
-        assert f"Model        {exported['path']}\n" in said("pipeline", "summary")
+        assert f"Model        {exported['path']}\n" in project.said(
+            "pipeline", "summary", GROUNDWORK_RECIPE=str(recipe)
+        )
         assert f"{opened['parameters']:,}" in (Path(str(exported["path"])) / "README.md").read_text()
-        said(*job)
+        project.said(*job)
         assert metadata("mine", "pretrained_model")["reused"] is True

@@ -1,8 +1,5 @@
 """docs/own-text.md: a folder of text becomes a model that writes."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.integration.project import Project
@@ -15,6 +12,5 @@ def test_the_recipe_of_init_makes_a_model_that_the_summary_names_and_that_writes
 ) -> None:
     exported = trained_folder.store.current("exported_model").path
     assert f"Model        {exported}\n" in trained_folder.command("summary")
-    command = [sys.executable, "-m", "trainer", "generate", f"--model={exported}", "--prompt=Return the"]
-    written = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    written = trained_folder.python("trainer", "generate", f"--model={exported}", "--prompt=Return the")
     assert written.startswith("Return the") and len(written.split()) > 4

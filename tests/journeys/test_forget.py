@@ -39,7 +39,7 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make_project(tmp_path / "had")
-    assert project.run()[0] == 0
+    project.make()
     document, text = kept(project.store)
     rows = [json.loads(line) for line in (project.directory / "topics.jsonl").read_text().splitlines()]
     others = [row for row in rows if row["text"] != text and row["id"] not in DUPLICATES]
@@ -47,8 +47,7 @@ def test_a_forgotten_document_leaves_no_byte_and_the_weights_of_a_store_that_nev
     assert len(traces) > 3 and all(bytes_with(project.home, trace) for trace in traces)
     project.enter(monkeypatch)
     assert main(["forget", document, *DUPLICATES, "--reason", "asked for", "--yes"]) == 0
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     before = weights(project.store)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(events, "forget", killed)
@@ -67,12 +66,11 @@ def test_with_packing_documents_the_training_goes_on_from_before_the_step_that_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = project_of_documents(tmp_path / "had")
-    assert project.run()[0] == 0
+    project.make()
     document, url, first = read_midway(project.store)
     project.enter(monkeypatch)
     assert main(["forget", document, "--reason", "asked for", "--yes"]) == 0
-    status, said = project.run()
-    assert status == 0, said
+    project.make()
     (certificate,) = (project.home / "store").glob("forgotten/*/certificate.json")
     assert {one["first"] for one in json.loads(certificate.read_text())["read by"]} == {first}
     before = weights(project.store)
@@ -144,8 +142,7 @@ def weights(store: Store) -> dict[str, str]:
 def weights_with_the_tokenizer_of(project: Project, never: Project) -> dict[str, str]:
     """What a store makes that never had a document, with the tokenizer that was frozen while it was there."""
     shutil.copytree(project.home / "store" / keys.TOKENIZER, never.home / "store" / keys.TOKENIZER)
-    status, said = never.run()
-    assert status == 0, said
+    never.make()
     return weights(never.store)
 
 
@@ -217,8 +214,7 @@ def make_everything() -> Callable[[Path], Project]:
 
 def run_all(project: Project) -> None:
     for arguments, job in (((), "pretrain"), (partition("strict"), "pretrain"), ((), "align")):
-        status, said = project.run(*arguments, job=job)
-        assert status == 0, said
+        project.make(*arguments, job=job)
 
 
 def made(project: Project) -> Iterator[tuple[str, str]]:
