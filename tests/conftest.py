@@ -3,12 +3,11 @@
 import json
 import os
 from collections.abc import Generator, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import serving
+from tests.servers import Handler, Server, serving
 
 if TYPE_CHECKING:
     from pipeline.store.engines.ray import RayEngine
@@ -129,14 +128,10 @@ def webhook() -> Iterator[tuple[str, list[dict[str, str]]]]:
     """A server that keeps what it is sent; /refuse answers 500."""
     received: list[dict[str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(500 if self.path.startswith("/refuse") else 204)
-            self.end_headers()
+    class Webhook(Handler):
+        def asked(self) -> None:
+            received.append(json.loads(self.sent()))
+            self.answer(500 if self.path.startswith("/refuse") else 204)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serving(HTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield f"http://127.0.0.1:{server.server_port}", received
+    with serving(Server(Webhook)) as server:
+        yield server.url, received

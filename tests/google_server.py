@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from tests.s3_server import BUCKET
-from tests.servers import serving
+from tests.servers import Handler, Server, serving
 
 VERSIONED = "versioned"  # the bucket that keeps what is replaced or removed
 MATCH = "x-goog-if-generation-match"
@@ -89,11 +88,11 @@ class State:
 def google() -> Iterator[Google]:
     state = State()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         protocol_version = "HTTP/1.1"
 
-        def answered(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        def asked(self) -> None:
+            sent = self.sent()
             asked = urlsplit(self.path)
             bucket, _, key = unquote(asked.path).lstrip("/").partition("/")
             query = dict(parse_qsl(asked.query, keep_blank_values=True))
@@ -102,8 +101,6 @@ def google() -> Iterator[Google]:
                     self.error(404, "NoSuchBucket")
                 else:
                     getattr(self, f"on_{self.command.lower()}")((bucket, key), query, sent)
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answered  # noqa: N815
 
         def on_put(self, where: tuple[str, str], query: dict[str, str], sent: bytes) -> None:
             there, match = state.objects.get(where), self.headers.get(MATCH)
@@ -195,18 +192,5 @@ def google() -> Iterator[Google]:
         def error(self, status: int, code: str) -> None:
             self.answer(status, {}, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
 
-        def answer(self, status: int, headers: dict[str, str], content: bytes = b"") -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        server.daemon_threads = True
-        yield Google(f"http://127.0.0.1:{server.server_port}", state.objects, state.uploads)
+    with serving(Server(Requests)) as server:
+        yield Google(server.url, state.objects, state.uploads)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -155,11 +154,11 @@ class Proxy:
 def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
     proxy = Proxy(target.endpoint.removeprefix("http://"), **settings)
 
-    class Handler(BaseHTTPRequestHandler):
+    class PassingOn(servers.Handler):
         protocol_version = "HTTP/1.1"
 
-        def pass_on(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        def asked(self) -> None:
+            sent = self.sent()
             way = proxy.way(self.path)
             proxy.methods[self.command] += 1
             headers = dict(self.headers)
@@ -184,10 +183,10 @@ def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
             if self.command in ("GET", "HEAD"):
                 first = proxy.first.setdefault((self.command, self.path), answered)
                 answered = first if way == "old" else answered
-            self.answer(*answered, half=way == "half" and len(content) > 1)
+            self.pass_back(*answered, half=way == "half" and len(content) > 1)
             connection.close()
 
-        def answer(self, status: int, headers: Any, content: bytes, half: bool = False) -> None:
+        def pass_back(self, status: int, headers: Any, content: bytes, half: bool = False) -> None:
             self.send_response(status)
             named = [name.lower() for name, _ in headers]
             for name, value in headers:
@@ -201,19 +200,8 @@ def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
             if half:
                 self.close_connection = True
 
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Listener(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            pass  # a client that was cut off
-
-    with servers.serving(Listener(("127.0.0.1", 0), Handler)) as server:
-        yield replace(target, endpoint=f"http://127.0.0.1:{server.server_port}"), proxy
+    with servers.serving(servers.Server(PassingOn)) as server:
+        yield replace(target, endpoint=server.url), proxy
 
 
 def use(server: CloudServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.store.errors import PipelineError
 from tests.integration.project import ROOT, Project, make_project
 from tests.pipeline.assets.test_launchpad import opened
-from tests.servers import serving
+from tests.servers import Handler, Server, serving
 
 run_failed, training_finished, disk_nearly_full = alert_sensors(OWN)
 
@@ -199,15 +198,14 @@ def test_an_alert_is_posted_again_until_the_webhook_takes_it(
 ) -> None:
     received: list[str] = []
 
-    class Restarting(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
-            self.send_response(answers[len(received) - 1])
-            self.end_headers()
+    class Restarting(Handler):
+        def asked(self) -> None:
+            received.append(json.loads(self.sent())["text"])
+            self.answer(answers[len(received) - 1])
 
     monkeypatch.setattr(alerts, "RETRY_AFTER_SECONDS", (0.05,) * 3)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Restarting)) as server:
-        monkeypatch.setenv(WEBHOOK_VARIABLE, f"http://127.0.0.1:{server.server_port}/s3cret")
+    with serving(Server(Restarting)) as server:
+        monkeypatch.setenv(WEBHOOK_VARIABLE, f"{server.url}/s3cret")
         before = set(threading.enumerate())
         with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
             alerts.send("the run failed", logging.getLogger("sensor"), instance)
@@ -259,16 +257,16 @@ with dg.DagsterInstance.from_config({str(tmp_path / "home")!r}) as instance:
 def test_a_webhook_whose_answer_never_ends_does_not_hold_the_sensor(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Dripping(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Dripping(Handler):
+        def asked(self) -> None:
             with suppress(OSError):
                 for letter in b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300:
                     self.wfile.write(bytes([letter]))
                     time.sleep(0.05)
 
     monkeypatch.setattr(alerts, "TIMEOUT_SECONDS", 0.3)
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Dripping)) as server:
-        monkeypatch.setenv(WEBHOOK_VARIABLE, f"http://127.0.0.1:{server.server_port}/s3cret")
+    with serving(Server(Dripping)) as server:
+        monkeypatch.setenv(WEBHOOK_VARIABLE, f"{server.url}/s3cret")
         began = time.monotonic()
         with dg.DagsterInstance.ephemeral() as instance:
             run_failed(failed_run(instance))

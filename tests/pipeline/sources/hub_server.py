@@ -3,13 +3,14 @@
 import hashlib
 import io
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tests.servers import Handler, Server
 
 LARGE_BYTES = 500_000
 CARD = b"""---
@@ -39,11 +40,11 @@ def row_groups(*tables: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-class Hub(ThreadingHTTPServer):
+class Hub(Server):
     """The repository org/set: `files` by commit, the newest commit last."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self._names = (f"{number:040x}" for number in count(1))
         self.begin()
 
@@ -59,31 +60,16 @@ class Hub(ThreadingHTTPServer):
         self.breaks = 0
         self.busy: dict[int, int] = {}  # the status of an answer, by the number of the request
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
     def commit(self, revision: str) -> str | None:
         return list(self.files)[-1] if revision == "main" else revision if revision in self.files else None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: Hub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()).get("paths", []))
-
-    def _answer(self, asked: list[str] | None = None) -> None:
+    def asked(self) -> None:
+        sent = self.sent().decode()
         given = self.headers.get("Authorization")
         self.server.tokens_seen.add(given)
         path = unquote(urlsplit(self.path).path)
@@ -105,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
                 (parts[5] if len(parts) > 5 else "main"),
                 "/".join(parts[6:]),
             )
-            self._api(kind, self.server.commit(revision), inside, asked or [])
+            self._api(kind, self.server.commit(revision), inside, parse_qs(sent).get("paths", []))
         elif parts[-5:-2] == ["org", "set", "resolve"] or parts[:4] == ["datasets", "org", "set", "resolve"]:
             inside = parts[parts.index("resolve") + 1 :]
             commit = self.server.commit(inside[0])
@@ -174,15 +160,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
     def _send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(data))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "HEAD":
-            return
-        if self.server.breaks and len(data) > LARGE_BYTES:
+        sent = data
+        if self.server.breaks and len(data) > LARGE_BYTES and self.command != "HEAD":
             self.server.breaks -= 1
-            self.wfile.write(data[: len(data) // 2])
             self.close_connection = True
-            return
-        self.wfile.write(data)
+            sent = data[: len(data) // 2]
+        self.answer(status, {**headers, "Content-Length": str(len(data))}, sent)

@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats import compression
 from pipeline.sources.source import SourceError
 from tests.pipeline.sources.reading import documents_and_rejects
-from tests.servers import serving
+from tests.servers import Handler, Server, serving
 
 
 def source(*paths: str, **config: Any) -> Any:
@@ -73,7 +72,7 @@ def test_what_is_not_there_or_cannot_be_reached_is_one_clear_error(bucket: Any) 
         source("nowhere://a").units()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(Server):
     content = b""
     later = b""  # what the file holds after `before_breaks` answers
     breaks = 0
@@ -85,38 +84,20 @@ class _Server(ThreadingHTTPServer):
     sized = True
     encoding = ""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Silent."""
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: _Server
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
+    def asked(self) -> None:
         server = self.server
         if server.refusals:
             status, *server.refusals = server.refusals
-            self.send_response(status)
-            self.send_header("Retry-After", "1")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(status, {"Retry-After": "1"})
             return
         brought = self.headers.get("Authorization", "").removeprefix("Basic ")
         if server.login and base64.b64decode(brought).decode() != server.login:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="texts"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(401, {"WWW-Authenticate": 'Basic realm="texts"'})
             return
         changed = server.later and server.asked >= server.before_breaks
         content = server.later if changed else server.content
@@ -155,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
     pytest.importorskip("aiohttp", reason="needs the extra `web`")
     monkeypatch.setattr(source_file, "FIRST_WAIT_SECONDS", 0.01)
-    with serving(_Server(("127.0.0.1", 0), _Handler)) as server:
+    with serving(_Server(_Handler)) as server:
         server.content = b"".join(
             json.dumps({"text": f"{n} " + "word " * 200}).encode() + b"\n" for n in range(2000)
         )
@@ -166,7 +147,7 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
 def test_a_download_that_breaks_off_goes_on_and_no_document_is_lost_or_doubled(
     web: _Server, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
+    url = f"{web.url}/a.jsonl"
     monkeypatch.setattr(source_file, "REMOTE_BLOCK_BYTES", len(web.content) // 8)
     web.before_breaks, web.breaks = before, 3
     rows, rejects = documents_and_rejects(url)
@@ -186,7 +167,7 @@ def test_a_server_without_ranges_is_read_also_when_a_download_breaks_off(
     web.ranges, web.sized, web.breaks, web.before_breaks = False, sized, 2, 2
     if name.endswith(".gz"):
         web.content, web.encoding = gzip.compress(web.content), "gzip"
-    rows, rejects = documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/{name}")
+    rows, rejects = documents_and_rejects(f"{web.url}/{name}")
     assert rejects == []
     assert [int(row["text"].split()[0]) for row in rows] == list(range(2000))
     assert web.breaks == 0
@@ -204,11 +185,11 @@ def test_a_file_that_changes_between_two_ranges_is_never_read_as_one(
         before,
     )
     with pytest.raises(SourceError, match=r"changed while it was read|broke off at byte"):
-        documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")
+        documents_and_rejects(f"{web.url}/a.jsonl")
 
 
 def test_a_busy_server_is_asked_again_when_it_says_and_a_refusal_is_not_a_missing_file(web: _Server) -> None:
-    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl"
+    url = f"{web.url}/a.jsonl"
     web.refusals, began = (503, 503, 429), time.monotonic()  # fsspec asks twice each time
     assert len(documents_and_rejects(url)[0]) == 2000
     assert time.monotonic() - began > 1
@@ -226,7 +207,7 @@ def test_a_busy_server_is_asked_again_when_it_says_and_a_refusal_is_not_a_missin
 def test_a_server_that_asks_for_a_password_is_told_with_the_file_that_the_password_stands_in(
     web: _Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, web.login = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl", "ada:s3cret"
+    url, web.login = f"{web.url}/a.jsonl", "ada:s3cret"
     netrc = tmp_path / "netrc"
     monkeypatch.setenv("NETRC", str(netrc))
     for password in ("", "wr0ng", "s3cret"):
@@ -240,7 +221,7 @@ def test_a_server_that_asks_for_a_password_is_told_with_the_file_that_the_passwo
 
 
 def test_a_signed_url_is_read_and_no_error_tells_its_signature(web: _Server, bucket: Any) -> None:
-    url = f"http://127.0.0.1:{web.server_address[1]}/a.jsonl?sp=r&sig=SECRET"
+    url = f"{web.url}/a.jsonl?sp=r&sig=SECRET"
     assert len(documents_and_rejects(url)[0]) == 2000
     web.breaks = 1000
     missing, unknown = "memory://corpus/b.jsonl?sig=SECRET", "nowhere://b.jsonl?sig=SECRET"
@@ -261,4 +242,4 @@ def test_a_server_that_always_breaks_off_ends_the_reading_with_an_error_and_sets
 ) -> None:
     web.breaks = 1000
     with pytest.raises(SourceError, match=r"a\.jsonl broke off at byte 0; run again to resume"):
-        documents_and_rejects(f"http://127.0.0.1:{web.server_address[1]}/a.jsonl")
+        documents_and_rejects(f"{web.url}/a.jsonl")

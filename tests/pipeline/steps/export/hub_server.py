@@ -3,17 +3,18 @@
 import base64
 import hashlib
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.servers import Handler, Server
 
 LARGE_BYTES = 10_000
 
 
-class UploadHub(ThreadingHTTPServer):
+class UploadHub(Server):
     """Repositories by name: whether they are private, and the files of the newest commit."""
 
     def __init__(self, token: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.token = token
         self.private: dict[str, bool] = {}
         self.files: dict[str, dict[str, bytes]] = {}
@@ -22,34 +23,22 @@ class UploadHub(ThreadingHTTPServer):
         self.missed: list[str] = []
         self.refusals: dict[str, int] = {}  # the status that answers requests whose path has a word
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: UploadHub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-    def do_PUT(self) -> None:
+    def asked(self) -> None:
         body = self._body()
-        if self._refuses():
-            return
-        self.server.uploaded[hashlib.sha256(body).hexdigest()] = body
-        self._answer(200, {})
-
-    def do_GET(self) -> None:
-        self._handle(b"")
-
-    def do_POST(self) -> None:
-        self._handle(self._body())
+        if self.command != "PUT":
+            self._handle(body)
+        elif not self._refuses():
+            self.server.uploaded[hashlib.sha256(body).hexdigest()] = body
+            self._answer(200, {})
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers["Content-Length"] or 0))
+            return self.sent()
         body = b""
         while size := int(self.rfile.readline(), 16):
             body += self.rfile.read(size)
@@ -129,9 +118,4 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, {"commitUrl": f"{self.server.url}/{name}/commit/1", "commitOid": "1" * 40})
 
     def _answer(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(status, {"Content-Type": "application/json"}, json.dumps(value).encode())

@@ -28,7 +28,7 @@ from pipeline.store.store import Store, StoreError
 from pipeline.store.work import Work
 from tests.integration.project import until
 from tests.s3_server import S3, proxied, use
-from tests.servers import serving
+from tests.servers import Handler, Server, serving
 from trainer.system.durable import write_atomically
 from trainer.system.run_directory import RunDirectory
 
@@ -453,21 +453,12 @@ def test_a_bucket_that_is_missing_or_has_another_scheme_is_named(
 
 @pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied"])
 def test_refused_credentials_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    from http.server import BaseHTTPRequestHandler, HTTPServer
+    class Refusing(Handler):
+        def asked(self) -> None:
+            self.answer(403, {}, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
 
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
-            self.send_response(403)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serving(HTTPServer(("127.0.0.1", 0), Refusing)) as refusing:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{refusing.server_port}")
+    with serving(Server(Refusing)) as refusing:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", refusing.url)
         with pytest.raises(BucketError) as raised:
             store(tmp_path).existing(work())
     named = {"InvalidAccessKeyId": "AWS_ACCESS_KEY_ID", "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY"}
