@@ -22,14 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Self, TypeVar
 
-from trainer.system.clock import since_boot
+from trainer.system.status_line import PAINTED_EVERY_SECONDS, Progress, short, status_line
 
 STDOUT, STDERR = 1, 2
 # Shorter work is not worth a line that comes and goes, nor a line in a log.
 SHOWN_AFTER_SECONDS, SAID_AFTER_SECONDS = 0.3, 1.5
-PAINTED_EVERY_SECONDS = 0.2
-BAR_COLUMNS = (10, 30)  # fewer say little; more take the eye from the numbers
-SPINNER, PLAIN_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 # In the environment of a program of which another one shows the line: the file descriptor of a pipe to that.
 RELAY_VARIABLE = "GROUNDWORK_RELAYS_ITS_LINE"
 CTRL_C = 3  # columns that stay free, so that the `^C` that a terminal shows begins no line
@@ -56,12 +53,12 @@ class Activity:
     def is_now(self, what: str) -> None:
         """Makes it something else from now on, of which nothing is done yet."""
         self.what, self._begun = what, time.monotonic()
-        self._progress: tuple[float | None, list[str], float | None, float] = None, [], None, self._begun
+        self._progress = Progress(None, [], None, self._begun)
 
     @property
     def is_under_way(self) -> bool:
         """Whether a first share of it is done."""
-        return bool(self._progress[0])
+        return bool(self._progress.share)
 
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
@@ -81,7 +78,7 @@ class Activity:
         now = time.monotonic()
         if seconds_left is None and share:
             seconds_left = (now - self._begun) * (1 - share) / share
-        self._progress = share, [*facts], seconds_left, now  # at once: another thread shows it
+        self._progress = Progress(share, [*facts], seconds_left, now)  # at once: another thread shows it
 
     def counter(self, of: str) -> Callable[[int], None]:
         """A function to call with the number of items that were done since the last call."""
@@ -91,76 +88,22 @@ class Activity:
             nonlocal done
             done += number
             speed = done / max(time.monotonic() - self._begun, 1e-3)
-            self.update(None, [f"{_short(done)} {of}", f"{_short(speed)} a second"])
+            self.update(None, [f"{short(done)} {of}", f"{short(speed)} a second"])
 
         return more
 
     def relayed(self, stage: str) -> str:
         """This activity as one line for another program, whose `take` reads it."""
-        share, facts, left, _ = self._progress
-        return json.dumps([stage, self.what, share, facts, left])
+        return json.dumps([stage, self.what, *self._progress[:3]])
 
     def take(self, relayed: str, called: str) -> None:
         """Becomes the activity that the program `called` so has relayed."""
         stage, what, share, facts, self.seconds_left = json.loads(relayed)
         self.what = f"{called} {stage}".rstrip() + f" · {what}"
-        self._progress = share, facts, self.seconds_left, time.monotonic()
+        self._progress = Progress(share, facts, self.seconds_left, time.monotonic())
 
     def line(self, columns: int, plain: bool, whole: tuple[float, float] | None = None) -> str:
-        """The line in at most so many columns. `plain` asks for ASCII. With a `whole`, the times at which
-        that began and ends, the bar shows how much of it is over.
-        """
-        from tqdm.utils import disp_len, disp_trim
-
-        share, known, left, updated = self._progress
-        facts = [*known]
-        seconds, spinner = time.monotonic() - self._begun, PLAIN_SPINNER if plain else SPINNER
-        beginning = [spinner[int(seconds / PAINTED_EVERY_SECONDS) % len(spinner)], self.what]
-        end = _clock(seconds)
-        if share is not None:
-            beginning = [self.what, f"{share:4.0%}"]
-            end = f"{_clock(max(0.0, left - (time.monotonic() - updated)))} left" if left is not None else ""
-        if whole:
-            now = since_boot()
-            ends = max(whole[1], now)
-            what = f"{self.what} {share:.0%}" if share is not None else self.what
-            then = time.localtime(time.time() + ends - now)
-            share = (now - whole[0]) / (ends - whole[0])
-            end = f"ends about {time.strftime('%H:%M', then)}"
-            beginning = [disp_trim(what, max(1, columns - len(end) - 2))]
-
-        def text() -> str:
-            return "  ".join(filter(None, [" ".join(beginning), *facts, end]))
-
-        # The bar of the whole is worth more than the facts.
-        fewest, least = (0, BAR_COLUMNS[0] + 1) if whole else (1, 0)
-        while len(facts) > fewest and disp_len(text()) > columns - least:
-            facts.pop()
-        room = columns - disp_len(text()) - 1
-        if share is not None and room < -1:
-            beginning = beginning[1:]
-        elif share is not None and room >= BAR_COLUMNS[0]:
-            beginning.append(_bar(share, min(BAR_COLUMNS[1], room), plain))
-        return disp_trim(text(), columns)
-
-
-def _bar(share: float, columns: int, plain: bool) -> str:
-    full, empty = "#." if plain else "█░"
-    done = int(min(max(share, 0.0), 1.0) * columns)
-    return full * done + empty * (columns - done)
-
-
-def _short(number: float) -> str:
-    for power, letter in ((9, "G"), (6, "M"), (3, "k")):
-        if number >= 10**power:
-            return f"{number / 10**power:.1f} {letter}"
-    return f"{number:.0f}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, second = divmod(int(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+        return status_line(self.what, self._begun, self._progress, columns, plain, whole)
 
 
 class _Screen:
