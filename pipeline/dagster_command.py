@@ -8,7 +8,6 @@ import runpy
 import signal
 import sys
 import warnings
-from contextlib import nullcontext
 
 from trainer.system import ctrl_c
 
@@ -29,9 +28,8 @@ if __name__ == "__main__":
         os.environ["PYTHONWARNINGS"] = "ignore"  # of what this process starts
         warnings.simplefilter("ignore")
     importlib.import_module("dagster._cli")
-    is_ui = sys.argv[1:2] == ["dev"]
-    if is_ui:  # Dagster leaves its processes behind on SIGTERM
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Only `dagster dev` waits for Ctrl-C itself: it then ends the processes that it has started.
-    with ctrl_c.raises() if is_ui else nullcontext():
-        runpy.run_module("dagster", run_name="__main__", alter_sys=True)
+    if sys.argv[1:2] == ["dev"]:  # ends the processes that it has started on a KeyboardInterrupt alone
+        # By SIGINT it ends them, so they must not inherit that it is ignored, as in the background of a script.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+    runpy.run_module("dagster", run_name="__main__", alter_sys=True)

@@ -44,8 +44,17 @@ def test_ctrl_c_at_any_import_ends_a_program_without_a_stack_trace(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_ui_ends_all_of_its_processes(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "interrupts"),
+    [
+        (signal.SIGINT, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGTERM, signal.SIG_IGN),  # as the shell starts what a script has in the background
+    ],
+)
+def test_a_signal_to_the_ui_ends_all_of_its_processes(
+    number: signal.Signals, interrupts: signal.Handlers, tmp_path: Path
+) -> None:
     port = str(free_port())
     options = ["--host", "127.0.0.1", "--port", port, "--module-name", "pipeline.definitions"]
     ours = {"DAGSTER_HOME": str(tmp_path), "TMPDIR": str(tmp_path), "GROUNDWORK_RECIPE": "tiny"}
@@ -56,7 +65,7 @@ def test_a_signal_to_the_ui_ends_all_of_its_processes(number: signal.Signals, tm
         env={**os.environ, **ours},
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupts),
     )
     until(lambda: "Serving dagster-webserver" in log.read_text(), 180)
     server.send_signal(number)
