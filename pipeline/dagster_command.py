@@ -29,7 +29,7 @@ if __name__ == "__main__":
         warnings.simplefilter("ignore")
     importlib.import_module("dagster._cli")
     if sys.argv[1:2] == ["dev"]:  # ends the processes that it has started on a KeyboardInterrupt alone
-        # By SIGINT it ends them, so they must not inherit that it is ignored, as in the background of a script.
+        # They end by SIGINT: they must not inherit that it is ignored, as in the background of a script.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
     runpy.run_module("dagster", run_name="__main__", alter_sys=True)
