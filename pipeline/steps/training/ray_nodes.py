@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 import ray
 from ray import exceptions
-from ray.util.placement_group import placement_group
+from ray.util.placement_group import placement_group, placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from pipeline.store.engines.ray_cluster import connect
@@ -143,6 +143,7 @@ def train(training: Training, stop: threading.Event) -> int:
     group = _placed(training, stop)
     if stop.is_set():
         return RESUMABLE
+    chosen = placement_group_table(group)["bundles_to_node_id"].values()
     of_each = group.bundle_specs[0]
     actor = ray.remote(num_cpus=of_each["CPU"], num_gpus=of_each.get("GPU", 0), max_concurrency=3)(Node)
     nodes = [
@@ -162,8 +163,20 @@ def train(training: Training, stop: threading.Event) -> int:
         ]
         return _followed(nodes, names, running, stop)
     except exceptions.RayError as error:
-        print(f"a node of the Ray cluster was lost before training began: {error}", file=sys.stderr)
+        print(
+            f"trainer: {_lost(chosen, error)} before training began: the logs of Ray on the node say why; if "
+            "no other node is free, start one with `ray start --address=...`",
+            file=sys.stderr,
+        )
         return RESUMABLE
+
+
+def _lost(chosen: Collection[str], error: exceptions.RayError) -> str:
+    """Which of the chosen nodes are gone; if none is, what ended on one of them."""
+    gone = [node["NodeName"] for node in ray.nodes() if not node["Alive"] and node["NodeID"] in chosen]
+    if gone:
+        return f"node {' and '.join(gone)} of the Ray cluster was lost"
+    return f"a process on a node of the Ray cluster ended ({str(error).splitlines()[-1]})"
 
 
 def _alive() -> list[dict[str, float]]:
