@@ -15,6 +15,7 @@ from pipeline.steps.training import plan
 from pipeline.steps.training.effort import Effort
 from pipeline.store import keys
 from pipeline.store.errors import PipelineError
+from pipeline.store.manifest import Version
 from pipeline.store.store import Store, StoreError
 from pipeline.store.training_runs import CheckpointGoneError
 from pipeline.store.variant_names import BASE, families
@@ -36,7 +37,8 @@ class Arm:
     `bits` and `wrong` have for each measure float64 [ended, clusters]. `seconds` and `usd` are those of a run
     on average. They are None where no run has ended, and `usd` also where the recipe names no price. `read`
     has the name, the settings and the content of each corpus that the runs were trained on, and of those of
-    the models that they went on with.
+    the models that they went on with. `gone`: why its runs cannot be looked for, such as initial weights that
+    are not there, whose hash is part of what names the runs.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Arm:
     seconds: float | None
     usd: float | None
     read: frozenset[tuple[str, str, str]] = frozenset()
+    gone: str = ""
 
 
 def changed_between(arms: Iterable[Arm]) -> list[str]:
@@ -95,10 +98,18 @@ def measures(recipes: Mapping[str, Recipe]) -> list[AskedBenchmark]:
 
 def _imported(recipes: Iterable[Recipe]) -> list[AskedBenchmark]:
     """What another program asked all models that there are."""
-    models = ((store, store.current_or_none(keys.PRETRAINED_MODEL)) for store in map(store_of, recipes))
+    models = ((store, _model(store)[0]) for store in map(store_of, recipes))
     found = [harness.answers(store, plan.final_checkpoint(model)) for store, model in models if model]
     shared = set.intersection(*map(set, found)) if found else set()
     return [asked for sha256, (asked, _) in (found[0].items() if found else ()) if sha256 in shared]
+
+
+def _model(store: Store) -> tuple[Version | None, str]:
+    """The model of a recipe, None without one, and why it cannot be looked for."""
+    try:
+        return store.current_or_none(keys.PRETRAINED_MODEL), ""
+    except PipelineError as error:
+        return None, str(error)
 
 
 def _answers(store: Store, checkpoint: str, asked: AskedBenchmark) -> LogLikelihoods | None:
@@ -117,7 +128,7 @@ def score_answers(recipes: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
     """Scores the models that there are on held-out answers, which training does not. Raises PipelineError."""
     asked = [one for one in compared_on if one.answers]
     for store in map(store_of, recipes.values()) if asked else ():
-        if model := store.current_or_none(keys.PRETRAINED_MODEL):
+        if model := _model(store)[0]:
             checkpoint = plan.final_checkpoint(model)
             missing = [one for one in asked if benchmark.log_likelihoods(store, checkpoint, one) is None]
             if not missing:
@@ -137,7 +148,7 @@ def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[AskedBenchmark], dict[
     try:
         compared_on = measures(recipes)
         return compared_on, arms(recipes, compared_on)
-    except PipelineError:  # of a tokenizer that loses text, or of initial weights that are gone
+    except DecideError:  # of a tokenizer that loses text
         return [], {}
 
 
@@ -145,9 +156,12 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
     answers: dict[str, list[LogLikelihoods]] = {}
     efforts: list[Effort] = []
     read: set[tuple[str, str, str]] = set()
+    gone = ""
     for seed, recipe in seeds.items():
         store = store_of(recipe)
-        if (model := store.current_or_none(keys.PRETRAINED_MODEL)) is None:
+        model, why = _model(store)
+        gone = gone or why
+        if model is None:
             continue
         checkpoint = plan.final_checkpoint(model)
         found = [_answers(store, checkpoint, one) for one in compared_on]
@@ -171,6 +185,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
         _mean([effort.seconds for effort in efforts]),
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
         frozenset(read),
+        gone,
     )
 
 

@@ -20,7 +20,8 @@ class Verdict:
     `rows` has the difference on each measure, `wrong` the difference of the shares of wrong answers. `total`
     is the difference over all measures that are `decisive`, None with fewer than two seeds. `few` has the
     decisive measures with fewer documents, or sources, than FEWEST, each with their number. `changed` has the
-    corpora that did not hold the same text for all runs, although their settings are the same.
+    corpora that did not hold the same text for all runs, although their settings are the same. `gone`: why
+    runs cannot be looked for, by variant.
     """
 
     ours: str
@@ -32,10 +33,11 @@ class Verdict:
     wrong: Mapping[str, Difference]
     few: Mapping[str, int]
     changed: Sequence[str]
+    gone: Mapping[str, str]
 
     @property
     def word(self) -> str:
-        if self.few or self.changed:
+        if self.few or self.changed or self.gone:
             return significance.UNSURE
         enough = self.total is not None and self.seeds >= significance.LOOKS[0]
         return self.total.word if self.total and enough else significance.UNDECIDED
@@ -54,8 +56,9 @@ def decide(compared_on: Sequence[AskedBenchmark], ours: Arm, theirs: Arm, compar
     deciding = [one.name for one in decisive(compared_on)]
     few = {name: len(size[name]) for name in deciding if len(size[name]) < significance.FEWEST}
     changed = changed_between([ours, theirs])
+    gone = {arm.name: arm.gone for arm in (ours, theirs) if arm.gone}
     if seeds < 2:
-        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed)
+        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed, gone)
     level = significance.alpha(seeds, comparisons)
 
     def difference_on(scores: str, names: Iterable[str]) -> Difference:
@@ -74,6 +77,7 @@ def decide(compared_on: Sequence[AskedBenchmark], ours: Arm, theirs: Arm, compar
         {one.name: difference_on("wrong", [one.name]) for one in compared_on if one.benchmark.metric},
         few,
         changed,
+        gone,
     )
 
 

@@ -44,6 +44,9 @@ def _accuracy(wrong: Difference | None) -> str:
 
 def sentence(verdict: Verdict) -> str:
     """The word, and what it rests on."""
+    if verdict.gone:
+        named = "; ".join(f"{name} cannot be looked for ({why})" for name, why in verdict.gone.items())
+        return f"cannot tell {verdict.theirs} from {verdict.ours}: what was trained of {named}."
     if verdict.few:
         texts = ", ".join(f"{name} has {number}" for name, number in verdict.few.items())
         return (
@@ -108,6 +111,8 @@ def advice(verdict: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     """What it would take to see a difference of `wanted` bits per byte, and what that costs here."""
     pair = [arms[verdict.ours], arms[verdict.theirs]]
     seconds = [arm.seconds for arm in pair if arm.seconds]
+    if verdict.gone:
+        return "Put the same files back: their content is part of what names a run."
     if verdict.few:
         return (
             "Name text with more documents or sources in `evaluation.texts`; of a section, read more "

@@ -10,6 +10,8 @@ from pipeline.cli import main, variants
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.reports import variant_arms
 from pipeline.reports.variant_arms import DecideError
+from pipeline.steps.model import benchmark
+from pipeline.steps.training import initial_weights, plan
 from tests.integration.project import TRAINING
 from tests.pipeline.reports.test_variant_arms import TEXT, arm, named
 from trainer.system.paths import STORE_VARIABLE
@@ -50,6 +52,22 @@ def test_where_training_leads_to_no_verdict_nothing_is_trained(
     monkeypatch.setattr(variant_arms, "arms", refused)
     assert main(["decide", "--run"]) != 0
     assert "does not give back" in capsys.readouterr().err and not trained
+
+
+def test_a_variant_whose_initial_weights_are_gone_is_named_and_the_others_are_judged(
+    trained: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
+    recipe["variants"] |= {"tuned": {"training": {"pretrained": {"path": "gone"}}}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    monkeypatch.setattr(benchmark, "of_recipe", lambda *_: [TEXT])
+    shards_are_made = lambda _, recipe: plan.Settled(recipe, {}, initial_weights.located(recipe))  # noqa: E731
+    monkeypatch.setattr(plan, "settled", shards_are_made)
+    assert main(["decide"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no verdict yet on strict against base" in said
+    assert "cannot tell tuned from base: what was trained of tuned cannot be looked for (training." in said
+    assert "does not hold *.safetensors files" in said and "Put the same files back" in said
 
 
 @pytest.fixture
