@@ -131,7 +131,10 @@ def _result(check: Check, subject: Subject, used: UsedRecipe) -> dg.AssetCheckRe
         check_name=check.name,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
         description=used.meant(found.message),
-        metadata=found.numbers,
+        metadata={
+            name: float(f"{number:.4g}") if isinstance(number, float) else number
+            for name, number in found.numbers.items()
+        },
     )
 
 

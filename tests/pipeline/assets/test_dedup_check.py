@@ -83,6 +83,7 @@ def test_too_much_removed_stops_the_tokenizer(
     (check,) = result.get_asset_check_evaluations()
     assert not check.passed and check.blocking
     assert all(words in (check.description or "") for words in said), check.description
+    assert check.metadata["share removed"].value == 0.2069  # rounded: 6 of 29
     assert [*store.newest_first(keys.DEDUP)] and not [*store.newest_first(keys.TOKENIZER)]
 
 
