@@ -139,11 +139,12 @@ class HubSource:
                     yield from _read(_stream(opening, self.config.split, url), reader)
             except StopIteration:
                 pass  # raised by `datasets` for a file without a row
-            except BROKEN as error:
+            except Exception as error:  # as in _commit
+                if not _is_of_data(error):
+                    why = f"broke off in {path}; run again to resume: {first_line(error)}"
+                    raise self._error(why) from error
                 why = f"what comes before the break was read: {first_line(error)}"
                 batches.reject(path, None, Reason.BROKEN_DATA, why, reader.bytes)
-            except Exception as error:  # as in _commit
-                raise self._error(f"broke off in {path}; run again to resume: {first_line(error)}") from error
             if isinstance(reader, JoinedRows):
                 yield from reader.rest()
         yield from batches.rest()
@@ -220,9 +221,9 @@ class HubSource:
             else:
                 features = _stream(opening, self.config.split, url).features
                 schema = features and features.arrow_schema
-        except (*BROKEN, StopIteration):
-            return  # reading will reject the file, or find it empty
         except Exception as error:  # as in _commit
+            if isinstance(error, StopIteration) or _is_of_data(error):
+                return  # reading will reject the file, or find it empty
             raise self._failed("cannot be read", error) from error
         refused = no_text(schema, self.config) if schema else None
         if refused:
@@ -295,6 +296,13 @@ def _stream(opening: Opening, split: str, url: str) -> "IterableDataset":
     builder = kind.__new__(kind)
     builder.__setstate__({**state, "info": deepcopy(state["info"]), "config": config, "token": token()})
     return builder.as_streaming_dataset(split=split)
+
+
+def _is_of_data(error: Exception) -> bool:
+    """Whether the data are broken, not the connection. Of a table that was cut, Arrow raises OSError itself,
+    without a number; errors of connections and disks have a class or a number of their own.
+    """
+    return isinstance(error, BROKEN) or (type(error) is OSError and error.errno is None)
 
 
 def _is_read_by_line(path: str, opening: Opening) -> bool:

@@ -3,12 +3,13 @@ their settings when imported.
 """
 
 import gzip
+import io
 import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,24 @@ def test_a_damaged_compressed_file_is_named_and_its_neighbors_arrive(read: Any, 
             result = read()
             assert len(texts(result)) == 1
             assert result["rejects"] == [[f"{names[1]}.jsonl.gz", None, "broken_data"]]
+
+
+@pytest.mark.parametrize("write", [pa.ipc.new_stream, pa.ipc.new_file], ids=["stream", "file"])
+def test_an_arrow_file_that_was_cut_is_named_and_its_neighbors_arrive(
+    read: Any, hub: Hub, write: Callable[..., Any]
+) -> None:
+    table, sink = pa.table({"text": ["x" * 3000]}), io.BytesIO()
+    with write(sink, table.schema) as writer:
+        writer.write(table)
+    whole = sink.getvalue()
+    for size in (2, 100, 300, 1000, len(whole) - 4):
+        for names in ("ab", "ba"):
+            hub.begin()
+            files = dict(zip((f"{name}.arrow" for name in names), (whole, whole[:size]), strict=True))
+            hub.files = {hub.commits[0]: files}
+            result = read()
+            assert texts(result) == ["x" * 3000]
+            assert result["rejects"] == [[f"{names[1]}.arrow", None, "broken_data"]]
 
 
 def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:
