@@ -6,7 +6,6 @@ if __name__ == "__main__":  # what follows takes a second
     ctrl_c.ends_the_program()
 
 import argparse
-import errno
 import faulthandler
 import gc
 import io
@@ -23,7 +22,6 @@ from pathlib import Path
 
 from trainer.config.run import load_to_train
 from trainer.system import launch, streams, terminal
-from trainer.system.durable import FULL
 from trainer.system.errors import (
     OUT_OF_MEMORY,
     PROCESS_LOST,
@@ -75,9 +73,13 @@ def _ended(arguments: list[str]) -> int:
         with ctrl_c.raises():
             with in_every_process():
                 allow_enough()
-            if arguments and arguments[0] in COMMANDS:
-                return _command(arguments[0], arguments[1:])
-            return _train(arguments)
+            is_command = arguments and arguments[0] in COMMANDS
+            with streams.showing_help(arguments):
+                status = _command(arguments[0], arguments[1:]) if is_command else _train(arguments)
+            print(end="", flush=True)
+            return status
+    except streams.NotPrintedError as error:
+        return error.ended("trainer")
     except ToldByMainError:
         if os.environ.get("LOCAL_RANK") == "0":  # on another machine than the main process
             _end_torchrun()
@@ -102,21 +104,8 @@ def _ended(arguments: list[str]) -> int:
 def _command(name: str, arguments: list[str]) -> int:
     """Raises TrainerError for a file that cannot be read or written."""
     try:
-        with streams.showing_help(arguments):
-            status = COMMANDS[name](arguments)
-        print(end="", flush=True)
-        return status
-    except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        streams.write_nowhere()
-        return 128 + signal.SIGPIPE
+        return COMMANDS[name](arguments)
     except OSError as error:
-        why = streams.lost()
-        # an unbuffered stream has nothing to write again
-        if error.filename is None and error.errno in (*FULL, errno.EIO):
-            streams.write_nowhere()
-            why = os.strerror(error.errno)
-        if why:
-            raise TrainerError(f"what is printed cannot be written: {why}") from error
         if error.filename is None:
             raise
         raise TrainerError(f"{os.fsdecode(error.filename)}: {error.strerror}") from error

@@ -101,13 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:  # whoever reads, such as `head`, has enough
-        streams.write_nowhere()
-        return 128 + signal.SIGPIPE
+    except streams.NotPrintedError as error:
+        return error.ended("error")
     except OSError as error:
-        why = streams.lost()
-        said = f"what is printed cannot be written: {why}" if why else _disk_error(error)
-        print(f"error: {said}", file=sys.stderr)
+        print(f"error: {_disk_error(error)}", file=sys.stderr)
         return 2
     except (MemoryError, ImportError) as error:
         if not is_out_of_memory(error):
