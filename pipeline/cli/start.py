@@ -104,13 +104,17 @@ def run(options: argparse.Namespace) -> None:
         paths.check_home()
     # Two at once would write their plans over each other.
     owner = f"{os.getuid()}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}"
-    with locks.alone(Path(tempfile.gettempdir(), f"groundwork-{owner}.lock")) as mine:
+    lock = Path(tempfile.gettempdir(), f"groundwork-{owner}.lock")
+    with locks.alone(lock) as mine:
         if not mine:
             why = "another `start` is at work with this recipe"
             raise UsageError(f"{path}: {why}: wait until it ends, or name another file with -o")
-        if not options.force:
-            check_may_write(path)
-        _start(options, wishes, deadline, folder=folder, path=path)
+        try:
+            if not options.force:
+                check_may_write(path)
+            _start(options, wishes, deadline, folder=folder, path=path)
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _start(

@@ -25,10 +25,10 @@ def groundwork(*arguments: str, **environment: str) -> "subprocess.CompletedProc
 
 
 def test_a_folder_is_started_and_what_is_no_folder_is_said_in_one_sentence(tmp_path: Path) -> None:
-    done = groundwork(str(tmp_path / "nowhere"), "--hours", "1")
+    done = groundwork(str(tmp_path / "nowhere"), "--hours", "1", TMPDIR=str(tmp_path))
     assert done.returncode == 2
     assert "nowhere: is not a folder: name one that holds text" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr and not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_start_that_is_stopped_or_whose_terminal_is_closed_leaves_no_file(
     process.send_signal(number)
     assert "Traceback" not in process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
-    assert not [path for path in temporary.iterdir() if path.is_dir()]
+    assert not [*temporary.iterdir()]
     assert not folder.with_name("texts.yaml").exists()
 
 
