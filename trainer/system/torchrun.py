@@ -13,6 +13,7 @@ from trainer.system.errors import PROCESS_LOST, RESUMABLE, USER_ERROR, first_lin
 
 # What torchrun says of every end, expected or not.
 TALKATIVE = ("torch.distributed.elastic.agent.server.api", "torch.distributed.elastic.multiprocessing.api")
+CPP_LEVEL = "TORCH_CPP_LOG_LEVEL"  # PyTorch reads it when it is imported
 
 
 def main(arguments: list[str]) -> int:
@@ -23,6 +24,11 @@ def main(arguments: list[str]) -> int:
     for name, value in (launch.RENDEZVOUS | launch.PATIENCE | launch.FORWARDED).items():
         os.environ.setdefault(name, value)
     # Imported late, so that nothing else of this package loads torch.
+    if CPP_LEVEL not in os.environ:  # of a machine that does not answer it would print C++ frames
+        os.environ[CPP_LEVEL] = "FATAL"
+        import torch  # noqa: F401
+
+        del os.environ[CPP_LEVEL]  # the trainers say what they have to say
     from torch.distributed import DistError, run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -35,6 +41,9 @@ def main(arguments: list[str]) -> int:
     if options.standalone and options.local_addr is None:
         # By default the name of this machine, which many a container cannot resolve.
         options.local_addr = "127.0.0.1"
+    if not options.standalone and options.nnodes not in ("1", "1:1"):
+        place = options.rdzv_endpoint or f"{options.master_addr}:{options.master_port}"
+        print(f"torchrun on {socket.gethostname()} meets the others at {place}", file=sys.stderr, flush=True)
     try:
         run.run(options)
     except (RendezvousError, DistError) as error:

@@ -141,8 +141,9 @@ C10D = ["--rdzv-backend=c10d"]
         (["--master-port={port}"], "EADDRINUSE"),
         ([*C10D, "--rdzv-endpoint=localhost:{port}", "--rdzv-conf=is_host=1"], "EADDRINUSE"),
         ([*C10D, "--rdzv-endpoint=nowhere.invalid:1", "--rdzv-conf=read_timeout=1"], "nowhere"),
+        ([*C10D, "--rdzv-endpoint=127.0.0.9:1", "--rdzv-conf=is_host=0,read_timeout=1"], "127.0.0.9"),
     ],
-    ids=["port that is taken", "endpoint that is taken", "no such host"],
+    ids=["port that is taken", "endpoint that is taken", "no such host", "nobody answers"],
 )
 def test_torchruns_that_do_not_meet_are_told_in_a_sentence_which_option_to_correct(
     options: list[str], why: str
@@ -155,3 +156,12 @@ def test_torchruns_that_do_not_meet_are_told_in_a_sentence_which_option_to_corre
     told = ended.stderr.splitlines()[-1]
     assert told.startswith(f"trainer: torchrun on {socket.gethostname()} does not meet those of the other")
     assert why in told and "--rdzv-endpoint" in told and "Traceback" not in ended.stderr
+    assert "frame #" not in ended.stderr
+
+
+def test_what_torchrun_keeps_to_itself_its_processes_say() -> None:
+    command = [sys.executable, "-m", "trainer.system.torchrun", "--standalone", "--no-python"]
+    printed = subprocess.run(
+        [*command, "sh", "-c", "echo level $TORCH_CPP_LOG_LEVEL"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert printed.stdout.strip() == "level"
