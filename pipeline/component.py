@@ -1,6 +1,7 @@
 """A recipe as a component of somebody's own Dagster project: docs/deployment.md."""
 
 import keyword
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ from pipeline.assets.graph import definitions
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.post_training import SECTIONS
+from pipeline.steps import compiling
 from pipeline.store.errors import PipelineError
+from trainer.system import terminal
 from trainer.system.errors import TrainerError
 
 RECIPE, PREFIX, POOL = "recipe", "key_prefix", "pool"
 PREFIX_PATTERN = "^[A-Za-z0-9_]*$"  # as Dagster wants the names that it begins
+
+log = logging.getLogger(__name__)
 
 
 class RecipeScaffolder(dg.Scaffolder):
@@ -95,6 +100,9 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """A recipe that cannot be read is one asset that says why, so that the others of the project stay."""
+        # in the log of a run
+        compiling.announce()
+        terminal.begin_in_log(log.info)
         alike = [
             one
             for one in context.component_tree.get_all_components(RecipeComponent)

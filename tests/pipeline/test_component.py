@@ -1,10 +1,12 @@
 """Recipes as components of a Dagster project of somebody else's."""
 
 import importlib
+import logging
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import dagster as dg
@@ -15,8 +17,10 @@ import pipeline
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.component import RecipeComponent, RecipeScaffolder
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
+from pipeline.stages import compiled
 from tests.foreign_project import ForeignProject, tiny
-from tests.integration.project import ROOT
+from tests.integration.project import ROOT, until
+from trainer.system import terminal
 from trainer.system.paths import STORE_VARIABLE
 
 Load = Callable[[], dg.Definitions]
@@ -82,6 +86,21 @@ def test_two_recipes_and_an_asset_of_the_project_share_a_code_location(
     hot = graph.get(dg.AssetKey(["other", "pretrained_model"])).partitions_def
     assert hot and hot.get_partition_keys() == ["base", "hot"]
     assert not graph.get(dg.AssetKey(["mine", "pretrained_model"])).partitions_def
+
+
+def test_what_takes_a_while_is_said_in_the_log(
+    project: ForeignProject,
+    load: Load,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(compiled, "announced", nullcontext)
+    monkeypatch.setattr(terminal, "_screen", terminal._Screen())
+    project.add("mine", tiny(tmp_path / "text", "mine"), key_prefix="mine")
+    load()
+    with caplog.at_level(logging.INFO, "pipeline"), compiled.announced("pii"):
+        until(lambda: "compiling kernels: pii (first run on this machine only)" in caplog.text, 60)
 
 
 def test_a_run_of_one_recipe_uses_that_recipe_and_tells_whose_it_is(
