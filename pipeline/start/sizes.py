@@ -38,7 +38,7 @@ SMALLEST_WITH_DROPOUT = (
     Regularized(3, 4, 0.2, 4.0, rates=0.7, entries=2_048),
     Regularized(1, 2, 0.1, 2.0, entries=2_048),
 )
-LARGER_WITH_DROPOUT = (Regularized(2, 2, 0.2, 2.5, entries=1_024),)
+WITH_DROPOUT = (Regularized(2, 2, 0.2, 2.5, entries=1_024),)  # of the sizes next to it
 # Without dropout, the smallest becomes better by decay only in a long training over text that is repeated.
 LONG_STEPS, REPEATED = 2_000, 3.0
 # The usual rates, of embedding and head, and of the matrices in blocks.
@@ -213,7 +213,7 @@ def length_of(
     passes = min(MOST_EPOCHS, max(FULL_EPOCHS, FULL_EPOCHS * unique / size.model.parameters(vocab_size)))
     possible = seconds * tokens_per_second(size, vocab_size)
     smallest = size == SIZES[0]
-    with_dropout = SMALLEST_WITH_DROPOUT if smallest else LARGER_WITH_DROPOUT
+    with_dropout = SMALLEST_WITH_DROPOUT if smallest else WITH_DROPOUT if size.parameters_a_token else ()
     against = (one for one in with_dropout if vocab_size <= one.entries)
     chosen = next((one for one in against if possible > one.from_times * passes * unique), PLAIN)
     of_text = min(MOST_EPOCHS, passes * chosen.times) * unique
