@@ -98,15 +98,14 @@ class Jobs:
         since which size suits so little text only a training tells. Returns what followed that of the best.
         """
         first = self.chosen.length
-        if first.limit == "time":
+        if first.limit == "time" or (score := held_out_score(self.path)) is None:
             return following
-        trained, tried = {first.size: (self.chosen, following)}, dict[Size, float]()
+        trained, tried = {first.size: (self.chosen, following)}, {first.size: score}
         best, seen = first.size, {first.size}
         while size := next((one for one in others(best) if one not in seen), None):
             seen.add(size)
             if (other := self._other(size, trained[first.size])) is None:
                 continue
-            tried = tried or {first.size: held_out_score(self.path)}
             left = f"{self.deadline.left / 60:,.1f} minutes are left"
             print(f"\n{left}: a model of {size.words} is trained as well. The best is kept.", flush=True)
             self.chosen = replace(other, tried=dict(tried))
@@ -116,11 +115,11 @@ class Jobs:
             except FailedJobError as error:
                 print(f"\n{error}. A model that was trained before is kept.", file=sys.stderr, flush=True)
                 continue
-            trained[size] = self.chosen, following
-            tried[size] = held_out_score(self.path)
+            if (score := held_out_score(self.path)) is not None:
+                trained[size], tried[size] = (self.chosen, following), score
             best = min(tried, key=tried.__getitem__)
-        if tried and is_ours(self.path):
-            last = self.chosen
+        last = self.chosen
+        if last.tried and is_ours(self.path):
             print(f"\nOn the held-out text, bits per byte are {ranked(tried)}.", flush=True)
             self.chosen, following = trained[best]
             self.chosen = replace(self.chosen, tried=tried)
@@ -220,7 +219,8 @@ class Jobs:
         anew = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left)
         too_often = chosen.horizon.tokens > TOO_OFTEN * anew.length.most
         longer = anew.horizon.tokens > MUCH_LONGER * chosen.horizon.tokens and chosen.length.limit == "text"
-        if anew.length.size == chosen.length.size and not (too_often or longer):
+        by_heart = anew.length.weight_decay and not chosen.length.weight_decay
+        if anew.length.size == chosen.length.size and not (too_often or longer or by_heart):
             # However fast the machine turns out to be, the training becomes no longer than suits this text.
             horizon = replace(chosen.horizon, most=anew.horizon.most)
             self.chosen = replace(chosen, horizon=horizon)

@@ -44,6 +44,14 @@ def few_texts(folder: Path) -> None:
         (folder / f"{number}.txt").write_text(text)
 
 
+class QuickStages(Deadline):
+    """On a machine whose data stages take two seconds."""
+
+    @property
+    def spent(self) -> float:
+        return 2.0
+
+
 def recipes_run(
     folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch, scores: Mapping[Size, float] = {}
 ) -> tuple[list[Recipe], Horizon]:
@@ -79,7 +87,7 @@ def recipes_run(
     monkeypatch.setattr(jobs, "others", lambda first: [size for size in others(first) if size in scores])
     monkeypatch.setattr(jobs, "held_out_score", score)
     monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
-    job = Jobs(path, chosen, Deadline(wishes.seconds), folder, speed)
+    job = Jobs(path, chosen, QuickStages(wishes.seconds), folder, speed)
     job.run()
     return run, job.chosen.horizon
 
@@ -118,9 +126,19 @@ def test_text_that_is_mostly_copies_is_not_learned_by_heart(
 def test_nothing_is_chosen_anew_where_there_is_no_time_to_read_the_text_often(
     times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (run,), horizon = recipes_run(folder_of(copies(times), tmp_path), 0.005, monkeypatch)
+    (run,), horizon = recipes_run(folder_of(copies(times), tmp_path), 0.003, monkeypatch)
     assert horizon.tokens == run.training.max_tokens
     assert horizon.resized(10**12, reached=0).tokens <= 8 * text_of(run).text_bytes / 2
+
+
+def test_text_that_is_repeated_only_without_its_copies_is_learned_with_weight_decay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is read four times, where 1.5 passes were planned, over which nothing is learned by heart."""
+    (planned, run), _ = recipes_run(folder_of(copies(3), tmp_path), 0.012, monkeypatch)
+    assert not planned.training.optimizer.weight_decay
+    assert run.training.optimizer.weight_decay
+    assert run.training.model == planned.training.model
 
 
 def test_text_of_more_tokens_than_its_bytes_let_expect_is_read_as_often_as_other_text(
