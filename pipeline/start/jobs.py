@@ -31,7 +31,7 @@ from trainer.system.clock import since_boot
 from trainer.system.signals import stop_with_parent
 
 LOOKS_EVERY_SECONDS = 0.5
-MOST_CHANGES = 3  # of the choices: each stops a job and begins another
+MOST_CHANGES = 3  # of the choices for a training: each stops a job and begins another
 # If other text is left than was expected, and not about as much, the choices are made anew where a training
 # would read it so many times as often as is worth it, or could be so many times as long.
 ALIKE, TOO_OFTEN, MUCH_LONGER = 0.8, 1.5, 1.25
@@ -108,7 +108,7 @@ class Jobs:
                 continue
             left = f"{self.deadline.left / 60:,.1f} minutes are left"
             print(f"\n{left}: a model of {size.words} is trained as well. The best is kept.", flush=True)
-            self.chosen = replace(other, tried=dict(tried))
+            self.chosen, self.changes = replace(other, tried=dict(tried)), 0
             self._write()
             try:
                 following = self._pretrain()
