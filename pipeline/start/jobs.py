@@ -98,7 +98,7 @@ class Jobs:
         since which size suits so little text only a training tells. Returns what followed that of the best.
         """
         first = self.chosen.length
-        if first.limit == "time" or (score := held_out_score(self.path)) is None:
+        if first.limit == "time" or not is_ours(self.path) or (score := held_out_score(self.path)) is None:
             return following
         trained, tried = {first.size: (self.chosen, following)}, {first.size: score}
         best, seen = first.size, {first.size}
@@ -115,7 +115,7 @@ class Jobs:
             except FailedJobError as error:
                 print(f"\n{error}. A model that was trained before is kept.", file=sys.stderr, flush=True)
                 continue
-            if (score := held_out_score(self.path)) is not None:
+            if is_ours(self.path) and (score := held_out_score(self.path)) is not None:
                 trained[size], tried[size] = (self.chosen, following), score
             best = min(tried, key=tried.__getitem__)
         last = self.chosen
@@ -130,10 +130,9 @@ class Jobs:
 
     def _other(self, size: Size, first: tuple[Chosen, Following]) -> Chosen | None:
         """The choices for another size, if all that it should read fits into the time that is left."""
-        (chosen, following), recipe = first, load_recipe(self.path)
+        chosen, following = first
         vocab_size = chosen.length.vocab_size
-        left = learned(recipe, vocab_size)
-        if not left or not is_ours(self.path):
+        if not is_ours(self.path) or not (left := learned(load_recipe(self.path), vocab_size)):
             return None
         other = choose(chosen.folder, chosen.wishes, self.speed, self.deadline.spent, left, size)
         if other.length.limit == "time":

@@ -212,3 +212,20 @@ def test_a_text_that_ends_no_training_is_learned_by_one_size(
     scores = dict.fromkeys(SIZES, 2.1)
     (run,), _ = recipes_run(folder_of(copies(1), tmp_path), 0.005, monkeypatch, scores)
     assert run.training.max_tokens
+
+
+def test_a_recipe_that_somebody_changes_meanwhile_is_left_as_it_is_however_much_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, path = folder_of(few_texts, tmp_path), tmp_path / "recipe.yaml"
+    chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
+    assert chosen.length.limit == "text"
+    write(path, recipe_text(chosen, tmp_path))
+
+    def execute(*_: object) -> bool:
+        path.write_text("corpora: [")
+        return False
+
+    monkeypatch.setattr(jobs, "execute", execute)
+    Jobs(path, chosen, QuickStages(3600.0), tmp_path / "runs", fixed_speed()).run()
+    assert path.read_text() == "corpora: ["
