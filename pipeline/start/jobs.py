@@ -192,7 +192,8 @@ class Jobs:
         following.look()
         if self.changes == MOST_CHANGES or not is_ours(self.path):
             return False
-        if not had_begun and following.run is not None:
+        # Later, less time is left, and what has been trained would be thrown away.
+        if not (had_begun or self.changes) and following.run is not None:
             self.anew = self._for_what_is_left()
             return self.anew is not None
         standing = self._standing(following)

@@ -53,11 +53,15 @@ class QuickStages(Deadline):
 
 
 def recipes_run(
-    folder: Path, hours: float, monkeypatch: pytest.MonkeyPatch, scores: Mapping[Size, float] = {}
+    folder: Path,
+    hours: float,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: Mapping[Size, float] = {},
+    changes: int = 0,
 ) -> tuple[list[Recipe], Horizon]:
     """The recipes that `start` runs, one after the other, with trainings that do nothing. And how long the
     last of them may become. The folder is gone once the first has read it. The sizes with `scores` are tried
-    if there is time, and NaN stands for a training that fails.
+    if there is time, and NaN stands for a training that fails. The length was changed so many times before.
     """
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
     speed = fixed_speed()
@@ -87,7 +91,7 @@ def recipes_run(
     monkeypatch.setattr(jobs, "others", lambda first: [size for size in others(first) if size in scores])
     monkeypatch.setattr(jobs, "held_out_score", score)
     monkeypatch.setattr(Following, "look", lambda following: setattr(following, "run", object()))
-    job = Jobs(path, chosen, QuickStages(wishes.seconds), folder, speed)
+    job = Jobs(path, chosen, QuickStages(wishes.seconds), folder, speed, changes)
     job.run()
     return run, job.chosen.horizon
 
@@ -120,6 +124,12 @@ def test_text_that_is_mostly_copies_is_not_learned_by_heart(
     said = capsys.readouterr().err
     assert f"There are {left / 1e6:.2g} MB of text with" in said and "Traceback" not in said
     assert "chosen anew for" in folder.with_name("recipe.yaml").read_text()
+
+
+def test_a_training_that_continues_with_another_length_is_not_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(recipes_run(folder_of(copies(12), tmp_path), 1, monkeypatch, changes=1)[0]) == 1
 
 
 @pytest.mark.parametrize("times", [1, 12])
