@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
-    """The path of the model, what training it took, its bits per byte compared with xz, samples, and how to
-    open the UI, as far as they are known. `usd_per_hour`: the price of the machine.
+    """The path of the model, what training it took, its bits per byte compared with xz and a bigram model,
+    samples, and how to open the UI, as far as they are known. `usd_per_hour`: the price of the machine.
     """
     evaluation = _scores(store, model)
     effort = Effort.of(model.trained, usd_per_hour) if model.trained else None
@@ -46,9 +46,11 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             took = f"{Effort(model.run.tokens[-1], model.run.seconds[-1], None)}, in steps alone"
     bits = evaluation.get("bits_per_byte")
     validation = "unknown" if bits is None else f"{bits:.3f} bits per byte"
-    if evaluation.get("compressors"):
-        xz, held_out = evaluation["compressors"]["xz -9"], evaluation["held_out_bytes"]
+    if compressors := evaluation.get("compressors"):
+        held_out, xz = evaluation["held_out_bytes"], compressors["xz -9"]
         validation += f" on {held_out:,} held-out bytes; xz -9 needs {xz:.3f}"
+        if bigram := compressors.get(evaluate.BIGRAM):
+            validation += f", and a bigram model {bigram:.3f}"
     elif "step" in evaluation:
         validation += f" at step {evaluation['step']:,}, during training"
     lines = [f"Model        {model.path}", f"Training     {took}", f"Validation   {validation}"]

@@ -17,11 +17,8 @@ from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
-from pipeline.steps.lineage.lineage_versions import version_of
 from pipeline.steps.model import evaluate
-from pipeline.steps.tokens import bigram
 from pipeline.steps.tokens.shards import prefixes
-from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
@@ -31,7 +28,6 @@ from pipeline.store.params import ROLE
 from pipeline.store.parquet import all_batches
 from pipeline.store.store import Store
 from trainer.data.shards import Shard, ShardError
-from trainer.system.durable import read_json
 
 HALF = 0.5
 TOO_LONG = 0.05  # of the conversations
@@ -289,24 +285,14 @@ def beats_a_bigram_model(subject: Subject) -> Finding:
     """The model predicts held-out text better than counts of which token follows which; a tuned one predicts
     held-out answers better than before.
     """
-    store, evaluation = subject.store, subject.version
-    if tuning := evaluate.read(evaluation).get("tuning"):
+    evaluation = evaluate.read(subject.version)
+    if tuning := evaluation.get("tuning"):
         return _beats_its_base(tuning["losses"])
-    result = plan.result(store, store.current(keys.PRETRAINED_MODEL))
-    assets = read_json(result["checkpoint"] / "lineage.json")["assets"]
-    vocab_size = assets[keys.TOKENIZER]["counts"]["entries"]
-    nats = tokens = 0.0
-    for key in map(Key.from_path, assets):
-        if key.stage != keys.TOKEN_SHARDS:
-            continue
-        found = bigram.of_shards(version_of(store, assets, key), vocab_size)
-        if found is not None:
-            nats, tokens = nats + found["loss"] * found["tokens"], tokens + found["tokens"]
-    ours, theirs = evaluate.read(evaluation)["loss"], nats / max(tokens, 1)
-    message = f"validation loss {ours:.3f} nats per token, a bigram model's {theirs:.3f}"
+    ours, theirs = evaluation["bits_per_byte"], evaluation["compressors"].get(evaluate.BIGRAM, 0.0)
+    message = f"{ours:.3f} bits per byte of held-out text, a bigram model {theirs:.3f}"
     if ours >= theirs:
         message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
-    return Finding(ours < theirs, message, {"loss": ours, "bigram loss": theirs})
+    return Finding(ours < theirs, message, {"bits per byte": ours, "of a bigram model": theirs})
 
 
 def _beats_its_base(losses: dict[str, Any]) -> Finding:

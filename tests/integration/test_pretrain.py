@@ -1,6 +1,7 @@
 """`dagster job execute -j pretrain`, typed as the README says, from text to a model that others can open."""
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -12,10 +13,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from pipeline.cli import main
 from pipeline.cli.summary import ui_command
+from pipeline.steps.model import evaluate
+from pipeline.steps.tokens import bigram
+from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
-from pipeline.store.keys import Key
+from pipeline.store.keys import TRAIN, VALIDATION, Key
 from tests.integration.project import ROOT, Project
 from trainer.config import SamplesConfig
+from trainer.data.shards import TokenStream
 from trainer.hf import load_model
 from trainer.run.evaluation.generate import complete_with_model_of
 
@@ -174,6 +179,20 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(
     took = r"Training     16,384 tokens in [\d.]+ (s|min), [\d,]+ tokens/s, with start-up, validation"
     assert re.search(took, said)
     assert f"tensorboard --logdir {finished.store.root}/runs\n" in said
+    bigrams = re.search(r"xz -9 needs [\d.]+, and a bigram model ([\d.]+)\n", said)
+    assert bigrams and float(bigrams[1]) == pytest.approx(by_pairs(finished), rel=0.01)
+
+
+def by_pairs(finished: Project) -> float:
+    """Bits per byte of the held-out text, by counts of which token follows which in each corpus."""
+    entries, nats = finished.store.current(keys.TOKENIZER).counts["entries"], 0.0
+    for corpus in ("topics", "stdlib"):
+        shards = finished.store.current(keys.token_shards(corpus))
+        learned, held_out = (TokenStream(prefixes(shards, split)) for split in (TRAIN, VALIDATION))
+        text = held_out.window(0, held_out.num_tokens)
+        nats += bigram.loss([learned.window(0, learned.num_tokens)], text, entries) * len(text)
+    size = evaluate.read(finished.store.current(keys.EVALUATION))["held_out_bytes"]
+    return nats / size / math.log(2)
 
 
 def test_the_summary_prints_the_command_that_shows_this_recipe_and_this_store(

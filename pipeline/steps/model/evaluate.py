@@ -12,8 +12,10 @@ from tokenizers import Tokenizer
 from pipeline.recipe.evaluation import EvaluationParams
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.lineage.lineage_versions import version_of
 from pipeline.steps.model import benchmark, harness, tuned_model
 from pipeline.steps.stage import RecipeStage
+from pipeline.steps.tokens import bigram
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import one_trainer, run_trainer
 from pipeline.store import keys
@@ -29,7 +31,8 @@ from trainer.data.shards import Shard
 from trainer.system.durable import read_json
 from trainer.system.run_history import checkpoint_sha256
 
-VERSION = "evaluate-1"
+VERSION = "evaluate-2"
+BIGRAM = "bigram model"  # among the compressors: a model that does not beat it learned next to nothing
 
 
 def evaluate(store: Store, recipe: Recipe) -> Version:
@@ -53,6 +56,8 @@ def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[s
     run = run_config_of(result["checkpoint"])
     if run.training.objective == "pretrain":
         size, compressors = compressed_bits_per_byte(held_out_text(run))
+        if (loss := _bigram_loss(store, result["checkpoint"])) is not None:
+            compressors[BIGRAM] = loss / facts["loss"] * facts["bits_per_byte"]
     else:
         size, compressors = facts["validation_bytes"], {}
         models = _models(store, recipe, result["checkpoint"])
@@ -64,6 +69,14 @@ def _measured(store: Store, recipe: Recipe, result: Mapping[str, Any]) -> dict[s
         answered = benchmark.benchmark_checkpoint(store, checkpoint_name(result["checkpoint"]), asked)
         facts["benchmarks"] = benchmark.read(answered)
     return facts
+
+
+def _bigram_loss(store: Store, checkpoint: Path) -> float | None:
+    """Nats per held-out token of the corpora that a checkpoint was trained on, by pairs of their tokens."""
+    assets = read_json(checkpoint / "lineage.json")["assets"]
+    corpora = [key for key in map(Key.from_path, assets) if key.stage == keys.TOKEN_SHARDS]
+    entries = assets[keys.TOKENIZER]["counts"]["entries"]
+    return bigram.of_corpora([version_of(store, assets, key) for key in corpora], entries)
 
 
 def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:

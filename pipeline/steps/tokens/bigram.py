@@ -23,6 +23,13 @@ def of_shards(shards: Version, vocab_size: int) -> dict[str, float] | None:
     return shards.report("bigram", made_from, lambda: _counted(shards, vocab_size))
 
 
+def of_corpora(shards: Iterable[Version], vocab_size: int) -> float | None:
+    """The mean loss over the held-out tokens of several corpora, each by a bigram model of its own."""
+    counted = [found for one in shards if (found := of_shards(one, vocab_size)) is not None]
+    tokens = sum(found["tokens"] for found in counted)
+    return sum(found["loss"] * found["tokens"] for found in counted) / tokens if tokens else None
+
+
 def _counted(version: Version, vocab_size: int) -> dict[str, float] | None:
     held_out, trained_on = (TokenStream(prefixes(version, split)) for split in (VALIDATION, TRAIN))
     size = min(held_out.num_tokens, MOST_TOKENS[VALIDATION])
