@@ -34,7 +34,7 @@ LOOKS_EVERY_SECONDS = 0.5
 MOST_CHANGES = 3  # of the choices for a training: each stops a job and begins another
 # If other text is left than was expected, and not about as much, the choices are made anew where a training
 # would read it so many times as often as is worth it, or could be so many times as long.
-ALIKE, TOO_OFTEN, MUCH_LONGER = 0.8, 1.5, 1.25
+ALIKE, TOO_OFTEN, MUCH_LONGER = 0.9, 1.5, 1.1
 
 
 class FailedJobError(PipelineError):

@@ -171,6 +171,22 @@ def test_text_of_more_tokens_than_its_bytes_let_expect_is_read_as_often_as_other
     assert f" with {tokens:,} tokens, where " in capsys.readouterr().err
 
 
+def test_text_of_somewhat_more_tokens_than_expected_is_read_as_often_as_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(1)
+
+    def written(folder: Path) -> None:
+        for number, text in enumerate(ENGLISH):
+            codes = " ".join(chance.randbytes(4).hex() for _ in range(len(text) // 40))
+            (folder / f"{number}.txt").write_text(f"{text} {codes}")
+
+    runs, horizon = recipes_run(folder_of(written, tmp_path), 1, monkeypatch)
+    tokens = text_of(runs[-1]).tokens(runs[-1].tokenizer.vocab_size)
+    assert 3.2 * tokens < runs[0].training.max_tokens < 3.6 * tokens
+    assert runs[-1].training.max_tokens == horizon.tokens == pytest.approx(4 * tokens, rel=0.01)
+
+
 SMALLEST, SECOND, THIRD, FOURTH = SIZES[:4]
 
 
