@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
 def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
     """The path of the model, what training it took, its bits per byte compared with xz and a bigram model,
-    samples, and how to open the UI, as far as they are known. `usd_per_hour`: the price of the machine.
+    samples, and the commands that come next, as far as they are known. `usd_per_hour` is for the machine.
     """
     evaluation = _scores(store, model)
     effort = Effort.of(model.trained, usd_per_hour) if model.trained else None
@@ -68,6 +68,9 @@ def summary(store: Store, model: Model, usd_per_hour: float | None) -> str:
             f"Sample for {sample['prompt']!r}:",
             *(f"    {line}" for line in sample["text"].splitlines()),
         ]
+    if not tuning:
+        asks = f"python -m trainer generate --model {shell_word(model.path)} --prompt 'It was'"
+        lines += ["", "Let the model continue a text:", f"    {asks}"]
     lines += [
         "",
         "The graph, every stage and every checkpoint, at http://127.0.0.1:3000:",

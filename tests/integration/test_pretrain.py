@@ -179,6 +179,8 @@ def test_the_summary_says_where_the_model_is_and_how_good_it_is(
     took = r"Training     16,384 tokens in [\d.]+ (s|min), [\d,]+ tokens/s, with start-up, validation"
     assert re.search(took, said)
     assert f"tensorboard --logdir {finished.store.root}/runs\n" in said
+    path = finished.store.current(keys.EXPORTED_MODEL).path
+    assert f"    python -m trainer generate --model {path} --prompt 'It was'\n" in said
     bigrams = re.search(r"xz -9 needs [\d.]+, and a bigram model ([\d.]+)\n", said)
     assert bigrams and float(bigrams[1]) == pytest.approx(by_pairs(finished), rel=0.01)
 
