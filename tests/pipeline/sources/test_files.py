@@ -1,17 +1,13 @@
 """The user's own files: which are found, how they are named, what is set aside."""
 
 import bz2
-import glob
 import gzip
-import io
 import json
 import lzma
 import os
 import pickle
-import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.sources import open_source
-from pipeline.sources.documents import BATCH_BYTES, MAX_DOCUMENT_BYTES, document_id, location, own_id
+from pipeline.sources.documents import BATCH_BYTES, document_id, location, own_id
 from pipeline.sources.files import FilesConfig, FilesSource
-from pipeline.sources.formats.text_files import pieces, universal_newlines
-from pipeline.sources.listing import listed
 from pipeline.sources.source import ChangedError, Reason, Rejected, SourceError, Unit
-from pipeline.store.file_hashes import FileHashes
 from tests.pipeline.sources.reading import Row, documents_and_rejects
 from tests.rows import jsonl
 
@@ -141,50 +132,6 @@ def test_other_columns_become_metadata_and_url_keeps_its_place(tmp_path: Path) -
     assert json.loads(found["metadata"]) == {"title": "T", "score": 0.5, "tags": ["a"]}
 
 
-def test_names_do_not_depend_on_where_the_corpus_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jsonl(tmp_path / "data" / "x" / "a.jsonl", {"text": "t"})
-    absolute = read(tmp_path / "data" / "**" / "*.jsonl")[0]
-    monkeypatch.chdir(tmp_path)
-    assert read("data/**/*.jsonl")[0] == absolute
-    assert [unit.name for unit in units("data/**/*.jsonl")] == ["x/a.jsonl"]
-    assert str(tmp_path) not in json.dumps(absolute)
-
-
-def test_two_files_of_one_name_are_refused_with_both_paths(tmp_path: Path) -> None:
-    first, second = (jsonl(tmp_path / folder / "a.jsonl", {"text": folder}) for folder in "xy")
-    with pytest.raises(
-        SourceError, match=r"x/a\.jsonl and .*y/a\.jsonl are both named 'a\.jsonl'; give one glob"
-    ):
-        units(first, second)
-    assert len(units(first, first)) == 1
-
-
-@pytest.mark.parametrize("path", ["gone.jsonl", "*.jsonl"])
-def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path, path: str) -> None:
-    good = jsonl(tmp_path / "good" / "a.jsonl", {"text": "t"})
-    with pytest.raises(SourceError, match=rf"corpus 'c': no file matches .*{re.escape(path)}"):
-        units(good, tmp_path / path)
-
-
-@pytest.mark.parametrize("name", ["~nobody-of-this-name/a.txt", "~$a.txt"])
-def test_a_tilde_begins_the_name_of_a_file_where_nobody_is_called_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError, match="no file matches"):
-        read(name)
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("one text")
-    documents, _ = read(name)
-    assert [one["text"] for one in documents] == ["one text"]
-
-
-def test_a_file_with_glob_characters_in_its_name_is_found(tmp_path: Path) -> None:
-    assert texts(jsonl(tmp_path / "a[1].jsonl", {"text": "t"})) == ["t"]
-
-
 def test_max_documents_takes_the_first_over_all_files_with_the_same_ids(tmp_path: Path) -> None:
     for name in "ab":
         jsonl(tmp_path / f"{name}.jsonl", *({"text": f"{name}{n}"} for n in range(3)))
@@ -261,90 +208,6 @@ def test_a_file_without_permission_is_set_aside(tmp_path: Path) -> None:
     ], done.stderr
 
 
-def test_a_look_at_an_unchanged_folder_costs_little_more_than_its_names(tmp_path: Path) -> None:
-    """The sensor looks every minute, and each run looks: 100,000 files are 5 s."""
-    for number in range(4000):
-        path = tmp_path / "corpus" / f"part-{number // 400}" / f"{number}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"text {number}")
-        os.utime(path, (1, 1))
-    hashes = FileHashes(tmp_path / "store")
-    source = open_source("c", FilesConfig(paths=(f"{tmp_path}/corpus/**/*.txt",)), hashes.sha256)
-    first = source.units()
-
-    def seconds(work: Callable[[], object]) -> float:
-        started = time.process_time()
-        work()
-        return time.process_time() - started
-
-    paths = [Path(unit.files[0][1].place) for unit in first]
-    look = min(seconds(source.units) for _ in range(3))
-    names = min(seconds(lambda: [path.resolve() for path in paths]) for _ in range(3))
-    assert source.units() == first
-    assert look < 2.4 * names
-
-
-def test_a_pipe_and_a_device_are_set_aside_and_not_waited_for(tmp_path: Path) -> None:
-    jsonl(tmp_path / "good.jsonl", {"text": "good"})
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    (tmp_path / "zero.txt").symlink_to("/dev/zero")
-    rows, rejects = read(tmp_path / "*")
-    assert [row["text"] for row in rows] == ["good"]
-    assert rejects == [("pipe.jsonl", None, "unreadable"), ("zero.txt", None, "unreadable")]
-
-
-def test_a_name_that_is_not_utf8_is_read_under_a_name_that_is(tmp_path: Path) -> None:
-    (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_text('{"text": "one"}\n')
-    hashes = FileHashes(tmp_path / "store")
-    source = open_source("c", FilesConfig(paths=(str(tmp_path / "*.jsonl"),)), hashes.sha256)
-    (unit,) = source.units()
-    (batch,) = source.read(unit, [])
-    assert (unit.name, batch["source"].to_pylist()) == ("caf%E9.jsonl", ["caf%E9.jsonl"])
-
-
-def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:
-    jsonl(tmp_path / "in" / "sub" / "a.jsonl", {"text": "a"})
-    jsonl(tmp_path / "elsewhere" / "b.jsonl", {"text": "b"})
-    (tmp_path / "in" / "0-to-sub").symlink_to("sub")
-    (tmp_path / "in" / "out").symlink_to(tmp_path / "elsewhere")
-    for loop in ("loop", "sub/loop", "sub/again"):
-        (tmp_path / "in" / loop).symlink_to(tmp_path / "in")
-    rows, rejects = read(tmp_path / "in" / "**" / "*.jsonl")
-    assert ([row["source"] for row in rows], rejects) == (["out/b.jsonl", "sub/a.jsonl"], [])
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "**",
-        "**/*.jsonl",
-        "*/*.jsonl",
-        "a/**/c/*",
-        "**/b/**",
-        "[ab]/**/c.jsonl",
-        "*/b/c.jsonl",
-        "**/.h/*",
-        "?/c.jsonl",
-    ],
-)
-def test_a_glob_finds_what_pythons_finds(tmp_path: Path, pattern: str) -> None:
-    for name in (
-        "a/b/c.jsonl",
-        "a/c/c.jsonl",
-        "b/c.jsonl",
-        "c.jsonl",
-        ".h/d.jsonl",
-        "a/.h/d.jsonl",
-        "a/b/c/e.jsonl",
-    ):
-        jsonl(tmp_path / name, {"text": name})
-    paths = map(Path, glob.glob(str(tmp_path / pattern), recursive=True))  # noqa: PTH207 - the reference
-    found = listed("c", [str(tmp_path / pattern)], lambda name: False)
-    assert (
-        {Path(file.place) for file in found.values()} == {path for path in paths if path.is_file()} != set()
-    )
-
-
 def noisy_jsonl(documents: int) -> bytes:
     return b"".join(b'{"text": "%s"}\n' % os.urandom(300).hex().encode() for _ in range(documents))
 
@@ -416,85 +279,6 @@ def test_a_file_that_is_touched_moved_or_appended_to_while_it_is_read_gives_what
     rows = [row for unit in listed for batch in source.read(unit, rejects) for row in batch.to_pylist()]
     assert ([row["text"] for row in rows], rejects) == (["a"], [])
     assert source.units() != listed
-
-
-def test_a_line_too_long_to_hold_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"text": "' + b"x" * MAX_DOCUMENT_BYTES + b'"}\n{"text": "good"}\n')
-    rows, rejects = read(path)
-    assert [row["text"] for row in rows] == ["good"]
-    assert rejects == [("a.jsonl", 1, "too_long")]
-
-
-PIECE_BYTES = 64 << 10
-LONG = ["é" * 9000, "word " * 3000, "😀" * 30000, "x" * (PIECE_BYTES - 1), "x"]
-LINE_ENDS = ["\n", "\n\n", "\r", "\r\n", "\r\n\r\n"]
-
-
-@given(
-    st.lists(st.sampled_from([*LONG, *LINE_ENDS]), max_size=20),
-    st.integers(1000, 1 << 18) | st.just(PIECE_BYTES),
-    st.sampled_from([1024, PIECE_BYTES]),
-)
-def test_a_long_text_is_cut_into_pieces_that_join_to_the_same_text_and_lines(
-    parts: list[str], block: int, size: int
-) -> None:
-    content = "".join(parts).encode()
-    found = list(
-        pieces(iter([content[start : start + block] for start in range(0, len(content), block)]), size)
-    )
-    assert b"".join(found) == content
-    assert all(0 < len(piece) <= size and piece.decode() for piece in found)
-    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8").read()
-    assert "".join(universal_newlines(piece.decode()) for piece in found) == lines
-
-
-def test_windows_and_old_macintosh_text_files_have_the_same_lines_as_others(tmp_path: Path) -> None:
-    for name, newline in (("unix", "\n"), ("windows", "\r\n"), ("macintosh", "\r")):
-        (tmp_path / f"{name}.md").write_bytes(
-            f"\ufeffA title{newline}{newline}- one{newline}- two{newline}".encode()
-        )
-    assert set(texts(tmp_path / "*.md")) == {"A title\n\n- one\n- two\n"}
-
-
-BOOK = "\n\n".join(f"Paragraph {n}. " + "Some words follow here. " * 40 for n in range(3000))
-
-
-@pytest.mark.parametrize("name", ["book.txt", "book.md", "book.txt.gz"])
-def test_a_text_file_is_one_document_whatever_its_length(tmp_path: Path, name: str) -> None:
-    packed = gzip.compress(BOOK.encode()) if name.endswith(".gz") else BOOK.encode()
-    (tmp_path / name).write_bytes(packed)
-    assert texts(tmp_path / name) == [BOOK]
-
-
-def test_a_text_file_is_cut_at_blank_lines_where_the_recipe_says_so(tmp_path: Path) -> None:
-    (tmp_path / "book.txt").write_text(BOOK)
-    found = texts(tmp_path / "book.txt", piece_bytes=PIECE_BYTES)
-    assert len(found) > 40 and "".join(found) == BOOK
-    assert all(piece.startswith("Paragraph ") and len(piece) <= PIECE_BYTES for piece in found)
-
-
-def test_a_text_file_too_long_for_a_document_is_set_aside_with_what_to_set(tmp_path: Path) -> None:
-    path = tmp_path / "dump.txt"
-    path.write_bytes(b"some words on a line\n" * (1 + MAX_DOCUMENT_BYTES // 21))
-    rows, rejects = documents_and_rejects(path)
-    assert rows == []
-    assert [(one.row, str(one.reason), one.lost_bytes) for one in rejects] == [
-        (None, "too_long", path.stat().st_size)
-    ]
-    assert "`piece_bytes`" in rejects[0].detail
-    assert sum(len(text) for text in texts(path, piece_bytes=1 << 20)) == path.stat().st_size
-
-
-def test_bytes_that_are_not_utf8_cost_a_text_file_or_a_piece_of_it(tmp_path: Path) -> None:
-    good = ("word " * 1000 + "\n\n") * 40
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + good.encode() + b"caf\xe9")
-    (tmp_path / "latin.md").write_bytes("café".encode("latin-1"))
-    assert read(tmp_path / "*") == ([], [("a.txt", 1, "invalid_utf8"), ("latin.md", 1, "invalid_utf8")])
-    rows, rejects = read(tmp_path / "*", piece_bytes=PIECE_BYTES)
-    assert rows[0]["text"].startswith("word")
-    assert len(rows) == 3
-    assert [reject[0::2] for reject in rejects] == [("a.txt", "invalid_utf8"), ("latin.md", "invalid_utf8")]
 
 
 def test_broken_csv_rows_are_set_aside(tmp_path: Path) -> None:

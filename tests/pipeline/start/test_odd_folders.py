@@ -1,13 +1,8 @@
 """Folders as people have them: all of their text is read, or a sentence says why not."""
 
-import bz2
-import gzip
 import json
 import mailbox
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,14 +14,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.cli import main, start
+from pipeline.cli import start
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
 from pipeline.sources.formats import html
-from pipeline.sources.formats.other_formats import XML
 from pipeline.sources.source import Rejected
 from pipeline.sources.source_file import LocalFile
-from pipeline.stages.edits import edit
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.folder.sample import HEAD_BYTES, sampled
@@ -311,232 +304,6 @@ def test_conversations_in_files_of_text_that_are_learned_as_text_are_told_why(
     chosen = choose(judged(tmp_path), Wishes(3600.0, chat=True), fixed_speed())
     (note,) = [one for one in notes(chosen) if one.startswith("--chat")]
     assert f"learned as text{why}" in note
-
-
-def test_files_that_are_no_language_are_told(tmp_path: Path) -> None:
-    folder = tmp_path / "numbers"
-    folder.mkdir()
-    (folder / "all.txt").write_text(" ".join(str(number * 7_919) for number in range(20_000)))
-    chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
-    assert "Most of numbers is in no language, as numbers and encoded files are." in notes(chosen)
-
-
-def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path: Path) -> None:
-    folder = tmp_path / "mixed"
-    folder.mkdir()
-    (folder / "text.txt").write_text("\n\n".join(ENGLISH))
-    for name, begin in (("a.xlsx", b"PK\3\4"), ("b.zip", b"PK\3\4"), ("c.pdf", b"%PDF-1.7")):
-        (folder / name).write_bytes(begin + bytes(100))
-    (folder / "d.tar.gz").write_bytes(b"\x1f\x8b\x08")
-    (folder / "d.tgz").write_bytes(b"\x1f\x8b\x08")
-    (folder / "e.ipynb").write_text(json.dumps({"cells": []}))
-    (folder / "e.xml").write_text("<mediawiki><page>")
-    (folder / "e.png").write_bytes(b"\x89PNG\r\n\x1a\n\0")
-    (folder / "README").write_text("Read me.")
-    (folder / "f.txt").symlink_to("nowhere")
-    (folder / "g.jsonl").write_text(json.dumps({"pages": [{"text": text} for text in ENGLISH]}))
-    (folder / "h.jsonl").write_text(json.dumps({"id": 1, "doc": {"text": "x"}}))
-    unread = {name: why for name, (why, _) in judged(folder).unread.items()}
-    assert unread == {
-        "a.xlsx": "save it as .csv",
-        "b.zip": "unpack it",
-        "c.pdf": "write its text into a text file (`pdftotext`)",
-        "d.tar.gz": "unpack it",
-        "d.tgz": "unpack it",
-        "e.ipynb": "the file has no text",
-        "e.xml": XML,
-        "e.png": "it holds no text",
-        "README": "a format that is not read: name it .txt if it is plain text",
-        "f.txt": "the link leads to no file",
-        "g.jsonl": "its rows are a list within one object: write them alone (jq -c '.pages[]')",
-        "h.jsonl": "no column holds a text in its first 1 rows; there are 'doc' (dict), 'id' (int)",
-    }
-
-
-OFFICE, PACKED = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), b"PK\3\4" + bytes(100)
-RECEIVED = b"Received: from mail.example.org\r\n\tby mx.example.org; Mon, 1 Jan 2024 10:00:00 +0000\r\n" * 60
-
-
-OTHER_FORMATS = {
-    "a.doc": (OFFICE, "save it as .docx"),
-    "a.xls": (OFFICE, "save it as .csv"),
-    "a.msg": (OFFICE, "as .mbox or .eml"),
-    "a.dot": (b"{\\rtf1\\ansi text}", "save it as .docx"),
-    "wiki_00": (b'{"id": "1", "text": "of wikiextractor"}\n' * 9, "name it .jsonl"),
-    "a.ppt": (OFFICE, "`pdftotext`"),
-    "a.ods": (PACKED, "save it as .csv"),
-    "a.npz": (PACKED, "write it as .parquet"),
-    "a.jar": (PACKED, "unpack it"),
-    "a.fb2": (b'<?xml version="1.0"?><FictionBook>', "`ebook-convert`"),
-    "a.mobi": (b"book" + bytes(60) + b"BOOKMOBI", "`ebook-convert`"),
-    "a.svg": (b'<?xml version="1.0"?><svg>', "it holds no text"),
-    "a.ttml": (b'<?xml version="1.0"?><tt>', "convert it to .srt"),
-    "a.lz": (b"LZIP\1\x0c\0", "compress it with gzip or zstd"),
-    "a.pst": (b"!BDN" + bytes(500), "as .mbox or .eml"),
-    "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learned"),
-    "enwiki-pages-articles1.xml-p1p41242.bz2": (bz2.compress(b"<mediawiki>\n<page>"), "wikiextractor --json"),
-    "dump.gz": (gzip.compress(b'<?xml version="1.0"?><posts>'), "XML, whose tags would be learned"),
-    # What Thunderbird and Maildir keep.
-    "INBOX": (b"From - Mon Jan  1 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\n", "name it .mbox"),
-    "cur/1700000000.M0P1.host:2,S": (RECEIVED + b"From: a@example.org\r\n\r\nText\r\n", "name it .eml"),
-    "letter": (b"From Monday on, we meet at 10:00.\n", "name it .txt"),
-    "notes.log": (b"Date: Monday\nFrom: Ann\n\nText\n", "name it .txt"),
-}
-
-
-@pytest.mark.parametrize("name", OTHER_FORMATS)
-def test_a_file_of_another_format_is_told_what_to_do_whatever_its_bytes(tmp_path: Path, name: str) -> None:
-    content, to_do = OTHER_FORMATS[name]
-    file = tmp_path / "texts" / name
-    file.parent.mkdir(parents=True)
-    file.write_bytes(content)
-    with pytest.raises(NothingReadableError, match=f"{name}: ") as refused:
-        judged(tmp_path / "texts")
-    assert to_do in str(refused.value)
-
-
-def test_a_place_for_the_recipe_that_is_read_only_is_told_before_anything_is_measured() -> None:
-    program = """
-import os, sys
-from pipeline.cli import main, start
-if os.geteuid() == 0:
-    os.setuid(65534)
-sys.exit(main(["start", sys.argv[1], "--hours", "1"]))
-"""
-    with TemporaryDirectory() as directory:
-        folder = Path(directory, "texts")
-        folder.mkdir()
-        (folder / "all.txt").write_text("\n\n".join(ENGLISH))
-        folder.parent.chmod(0o555)
-        done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True)
-        folder.parent.chmod(0o755)
-    why = "no recipe may be written there: name another file with -o"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {folder}.yaml: {why}\n")
-
-
-def test_a_folder_that_holds_the_store_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next start would learn from what this one has made, and so would a training that goes on."""
-    (tmp_path / "all.txt").write_text("\n\n".join(ENGLISH))
-    monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "made" / "store"))
-    assert main(["start", str(tmp_path), "--hours", "1", "--plan"]) == 2
-    assert f"error: {tmp_path}: holds the store {tmp_path}/made/store, so" in capsys.readouterr().err
-
-
-def test_a_disk_that_is_full_is_told_where_a_library_does_not_say_what_it_writes(tmp_path: Path) -> None:
-    """The file of the language model is unpacked into the directory for temporary files."""
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "all.txt").write_text("\n\n".join(ENGLISH))
-    program = """
-import resource, sys
-from pipeline.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-sys.exit(main(["start", sys.argv[1], "--hours", "1", "--plan"]))
-"""
-    command = [sys.executable, "-B", "-c", program, str(tmp_path / "texts")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "no file can be written (File too large): free some space, in " in done.stderr
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "cp1251"])
-@pytest.mark.parametrize("suffix", [".txt", ".csv"])
-def test_the_length_of_a_text_does_not_depend_on_how_it_is_encoded(
-    tmp_path: Path, encoding: str, suffix: str
-) -> None:
-    """Half or twice as many tokens would be planned."""
-    texts = ["Съешь же ещё этих мягких французских булок да выпей чаю. " * 9 + str(row) for row in range(40)]
-    content = "\n".join(["text", *texts])
-    found = {}
-    for name in ("utf-8", encoding):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / f"all{suffix}").write_text(content, encoding=name)
-        [corpus] = judged(folder).corpora
-        found[name] = corpus.text_bytes
-    assert found[encoding] == pytest.approx(found["utf-8"], rel=0.05)
-
-
-def _of_gutenberg(number: int) -> str:
-    marks = [f"*** {one} OF THE PROJECT GUTENBERG EBOOK {number} ***\n" for one in ("START", "END")]
-    license = "1.A. By reading any part of this Project Gutenberg work, you agree to\n\n" * 250
-    book = "\n\n".join(f"{number} {text}" for text in ENGLISH[:12])
-    return f"The Project Gutenberg eBook\n\n{marks[0]}\n{book}\n{marks[1]}\n{license}"
-
-
-def _of_jekyll(number: int) -> str:
-    return f"---\ntitle: T{number}\ntags: [a]\n---\n\n{ENGLISH[number]}"
-
-
-def _of_whatsapp(number: int) -> str:
-    said = enumerate(ENGLISH[number].splitlines())
-    return "".join(f"[12.03.24, 18:22:{n % 60:02}] Ann: {line}\n" for n, line in said)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "rule", "gone"),
-    [
-        ("{}.txt", _of_gutenberg, "gutenberg", ("Project Gutenberg", "1.A.")),
-        ("{}.md", _of_jekyll, "front_matter", ("---\n", "tags: ")),
-        ("WhatsApp Chat with Ann {}.txt", _of_whatsapp, "message_times", ("[12.03.24",)),
-    ],
-    ids=["gutenberg", "front matter", "whatsapp"],
-)
-def test_what_programs_write_around_the_text_is_cut_in_whatever_pieces_it_is_read(
-    tmp_path: Path, name: str, text: Callable[[int], str], rule: str, gone: tuple[str, ...]
-) -> None:
-    for number in range(8):
-        (tmp_path / name.format(number)).write_text(text(number), newline="\r\n")
-    recipe, _ = recipe_of(tmp_path, Wishes(seconds=600))
-    (corpus,) = recipe.corpora
-    assert corpus.edits and corpus.edits.rules == (rule,)
-    texts, _ = read(recipe)
-    documents = pa.RecordBatch.from_pydict({"id": list(map(str, range(len(texts)))), "text": texts})
-    kept = "".join(edit(documents, corpus.edits)[0].column("text").to_pylist())
-    assert not any(one in kept for one in gone)
-    assert all(word in kept for number in range(8) for word in ENGLISH[number].split())
-
-
-def test_a_folder_without_such_marks_is_not_edited(tmp_path: Path) -> None:
-    for number, text in enumerate(ENGLISH[:12]):
-        quoted = "In a log, [12.03.24, 18:22:01] Ann: begins a line, and ---\n" * 2
-        (tmp_path / f"{number}.md").write_text(f"---\n{text}\n---\n{quoted}")
-    assert not recipe_of(tmp_path, Wishes(seconds=600))[0].corpora[0].edits
-
-
-def _of_line(number: int) -> str:
-    said = "".join(f"18:{n % 60:02}\tAnn\t{line}\n" for n, line in enumerate(ENGLISH[number].splitlines()))
-    return f"[LINE] Chat history with Ann\nSaved on: 2024/03/12 18:22\n\n2024/03/12(Tue)\n{said}"
-
-
-@pytest.mark.parametrize(
-    ("line", "chat"),
-    [
-        ("[1/12/2024 3:04 PM] ann\n{}\n\n", True),
-        ("Mar 12, 2024  3:04:05 PM\nMe\n{}\n\n", True),
-        ("[홍길동] [오후 3:04] {}\n", True),
-        ("18:22 <ann> {}\n", True),
-        ("18:22\tPlatform 3\t{}\n", False),  # a time table
-        ("2024-03-12 18:22 - 19:00 {}\n", False),
-        ("[2024-03-12 18:22:01] main.ERROR: {}\n", False),  # a log
-        ("2024-03-12 18:22:01 - main - INFO - {}\n", False),
-    ],
-)
-def test_times_are_cut_where_most_messages_have_one_and_from_no_log_or_time_table(
-    line: str, chat: bool, tmp_path: Path
-) -> None:
-    for number in range(4):
-        text = "".join(map(line.format, ENGLISH[number].splitlines()))
-        (tmp_path / f"{number}.txt").write_text(text)
-    [corpus] = judged(tmp_path).corpora
-    assert corpus.edits == (("message_times",) if chat else ())
-
-
-def test_columns_of_times_are_cut_where_a_chat_of_line_begins(tmp_path: Path) -> None:
-    for number in range(4):
-        (tmp_path / f"{number}.txt").write_text(_of_line(number))
-    assert judged(tmp_path).corpora[0].edits == ("message_times",)
 
 
 PROGRAMS = "pyi pyx mjs cjs mts vue svelte hh cxx cu m dart zig fs clj erl f90 pas vhd ps1 tf css proto sol"

@@ -1,24 +1,17 @@
 """Conversations and preferences in all their forms, and rows that are none: set aside with a reason."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from pipeline.sources import open_source
 from pipeline.sources.files import FilesConfig
-from pipeline.sources.formats.conversations import conversation
 from pipeline.sources.hub.dataset import HubConfig
-from pipeline.store.manifest import breakdown
-from pipeline.store.store import Store
 from tests.pipeline.sources.reading import documents_and_rejects, read
-from tests.pipeline.steps.corpora import ENGINE
-from tests.pipeline.steps.make import collect
 from tests.rows import jsonl
 
 USER, ASSISTANT = {"role": "user", "content": "Hi\n🙂"}, {"role": "assistant", "content": "Hey"}
@@ -58,13 +51,6 @@ def exported(*turns: tuple[str, str]) -> dict[str, Any]:
         tree[str(place)] = {"message": {"author": {"role": role}, "content": content}, "parent": parent}
         tree[f"other {place}"] = tree[str(place)] | {"message": {"author": {"role": "tool"}}}
     return {"mapping": tree, "current_node": str(len(turns))}
-
-
-def of_type(kind: str) -> dict[str, Any]:
-    """ChatGPT's export of an answer whose content is of some type."""
-    row = exported(("user", "Hi"), ("assistant", "Hey"))
-    row["mapping"]["2"]["message"]["content"] = {"content_type": kind, "text": "x"}
-    return row
 
 
 CHAT: dict[str, dict[str, Any]] = {
@@ -319,85 +305,6 @@ def test_an_answer_that_begins_with_the_greeting_keeps_it(tmp_path: Path) -> Non
     assert found["text"].endswith("\x1fHello! Go away.")
 
 
-def test_keys_of_messages_that_are_not_read_are_named_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    talk = {"messages": [{**USER, "name": "Ann", "refusal": None}, {**ASSISTANT, "audio_id": 3, "weight": 1}]}
-    path = jsonl(tmp_path / "rows.jsonl", {"id": "a", **talk}, {"id": "b", "messages": [USER, ASSISTANT]})
-    config = FilesConfig(paths=(str(path),), format="chat")
-    version = collect(Store(tmp_path / "store"), ENGINE, "talks", config, 20_000)
-    assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 1, "name": 1}
-    assert "'audio_id' in 1, 'name' in 1" in caplog.text
-    repeated = jsonl(tmp_path / "second.jsonl", {"id": "b", **talk}, {"id": "c", **talk})
-    both = config.model_copy(update={"paths": (str(path), str(repeated))})
-    version = collect(Store(tmp_path / "store"), ENGINE, "talks", both, 20_000)
-    assert breakdown(version.counts, "unread_message_keys") == {"audio_id": 2, "name": 2}  # of a and c
-    found, _ = read(path, format="chat", metadata_columns=())
-    assert [row["metadata"] for row in found] == ['{"unread_message_keys":["audio_id","name"]}', None]
-
-
-CONTEXT = {"content_type": "user_editable_context", "user_profile": "I bake.", "user_instructions": "Brief."}
-HIDDEN = {"is_visually_hidden_from_conversation": True}
-
-
-@pytest.mark.parametrize(
-    "unshown",
-    [
-        {"author": {"role": "user"}, "content": CONTEXT},
-        {"author": {"role": "assistant"}, "content": {"content_type": "model_editable_context"}},
-        {"author": {"role": "assistant"}, "content": {"content_type": "thoughts", "thoughts": [{}]}},
-        {"author": {"role": "assistant"}, "content": {"content_type": "reasoning_recap", "content": "5 s"}},
-        {"author": {"role": "assistant"}, "content": {"content_type": "text", "parts": [""]}},
-        {
-            "author": {"role": "system"},
-            "content": {"content_type": "text", "parts": ["S"]},
-            "metadata": HIDDEN,
-        },
-        {
-            "author": {"role": "assistant"},
-            "recipient": "bio",
-            "content": {"content_type": "text", "parts": ["x"]},
-        },
-        {
-            "author": {"role": "tool", "name": "bio"},
-            "content": {"content_type": "text", "parts": ["Updated"]},
-        },
-    ],
-)
-@pytest.mark.parametrize("place", [1, 2])
-def test_what_chatgpt_did_not_show_is_left_out_and_the_answer_is_read(
-    unshown: dict[str, Any], place: int
-) -> None:
-    """An export of somebody with custom instructions was refused as a whole."""
-    row = exported(("user", "Hi\n🙂"), ("assistant", "Hey"))
-    tree = row["mapping"]
-    tree["more"] = {"message": unshown, "parent": tree[str(place)]["parent"]}
-    tree[str(place)]["parent"] = "more"
-    assert conversation("chat", row) == SAID
-
-
-def test_what_chatgpt_said_to_a_tool_is_no_answer(tmp_path: Path) -> None:
-    row = exported(("user", "Hi"), ("assistant", "a cat in oil"))
-    row["mapping"]["2"]["message"]["recipient"] = "dalle.text2im"
-    assert read(jsonl(tmp_path / "rows.jsonl", row), format="chat") == ([], [(1, "tool_calls")])
-
-
-def test_what_claude_thought_is_left_out_and_the_answer_is_read() -> None:
-    parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Hey"}]
-    said = [{"sender": "human", "text": "Hi\n🙂"}, {"sender": "assistant", "text": "Hey", "content": parts}]
-    assert conversation("chat", {"chat_messages": said}) == SAID
-
-
-def test_of_a_tree_of_openassistant_the_best_answers_are_read() -> None:
-    def reply(role: str, text: str, *replies: Any, **more: Any) -> dict[str, Any]:
-        return {"message_id": text, "role": role, "text": text, "replies": list(replies), **more}
-
-    best = reply("assistant", "Hey", reply("prompter", "unanswered"), rank=0)
-    others = [reply("assistant", "worse", rank=1), reply("assistant", "gone", rank=-1, deleted=True)]
-    row = {"message_tree_id": "t", "prompt": reply("prompter", "Hi\n🙂", *others, best, None)}
-    assert conversation("chat", row) == SAID
-
-
 def test_parquet_and_csv_hold_them_too(tmp_path: Path) -> None:
     rows = [{"messages": [{**USER, "tool_calls": None}, ASSISTANT], "n": 1}] * 3
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
@@ -428,148 +335,6 @@ def test_a_file_of_text_is_a_conversation_and_so_is_what_stands_between_marks(
     found, rejects = read(path, format="chat", document_separator=separator, piece_bytes=1024)
     assert [row["text"] for row in found] == [SAID] * (1 if separator is None else 2)
     assert rejects == [] and len({row["id"] for row in found}) == len(found)
-
-
-BAD_CHATS: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "no_messages", "no 'messages', or 'conversations', or 'prompt' and 'completion' with content"),
-    ({"messages": []}, "no_messages", "column 'messages' holds no list of messages"),
-    ({"mapping": {"a": {}}, "current_node": "b"}, "no_messages", "column 'mapping' has no message 'b'"),
-    ({"mapping": [1], "current_node": "b"}, "no_messages", "column 'mapping' holds no tree of messages"),
-    (gemini({"text": "Hm.", "thought": True}, {"text": "Hey"}), "reasoning", "message 2"),
-    (gemini({"functionCall": {"name": "f"}}), "tool_calls", "message 2 of 'contents'"),
-    (gemini({"function_call": {"name": "f"}, "text": None}), "tool_calls", "message 2"),
-    (gemini({"inlineData": {"mimeType": "image/png"}}), "images", "message 2"),
-    ({"text": "Hi"}, "no_messages", "column 'text' holds no list of messages and no transcript"),
-    ({"text": chatml(*BRIEF) + "<|endoftext|>"}, "content_not_text", "'text' is ChatML with text that is in"),
-    ({"text": chatml(("narrator", "x"))}, "unknown_role", "'narrator'"),
-    ({"text": chatml(("user to me", "x"))}, "unknown_role", "'user to me'"),
-    (
-        {"text": "So: <s>[INST] q [/INST] a"},
-        "no_messages",
-        "column 'text' holds no list of messages and no transcript",
-    ),
-    (
-        {"text": "<|user|>\nq<|end|>\nso<|assistant|>\na<|end|>"},
-        "content_not_text",
-        "'text' is the markup of Phi-3 and Zephyr with text that is in no message",
-    ),
-    (of_type("code"), "tool_calls", "message 2"),
-    ({"mapping": {"a": {}}, "current_node": "a"}, "no_messages", "'mapping' holds no list of messages"),
-    (of_type("thoughts"), "no_answer", "no message is of the assistant"),
-    ({"message_tree_id": "t", "prompt": {"text": "Hi", "role": "prompter"}}, "no_answer", "'prompt'"),
-    (of_type("tether_quote"), "content_not_text", "message 2"),
-    (of_type("image_asset_pointer"), "images", "message 2"),
-    ({"messages": "[]"}, "no_messages", "holds no list"),
-    ({"messages": "{}"}, "no_messages", "holds no list"),
-    ({"messages": "[{'role': 'user'}]"}, "no_messages", "a text that is not a JSON list"),
-    ({"messages": "Hi"}, "no_messages", "holds no list of messages and no transcript"),
-    ({"messages": {"role": ["user", "assistant"], "content": ["q"]}}, "content_not_text", "2 of role, 1 of"),
-    ({"messages": answer(content=" \n")}, "no_answer", "message 2 .* without text"),
-    ({"prompt": "q", "completion": ""}, "no_answer", "message 1 of 'completion' .* without text"),
-    (
-        {"system": "s", "messages": [{"role": "system", "content": "t"}, USER, ASSISTANT]},
-        "system_differs",
-        "'system'",
-    ),
-    ({"system": {"a": 1}, "messages": [USER, ASSISTANT]}, "content_not_text", "column 'system'"),
-    ({"instruction": "i", "output": "o", "history": [["q"]]}, "content_not_text", "no list of pairs"),
-    ({"instruction": "i", "output": 5}, "no_messages", "column 'output' holds no list"),
-    ({"prompt": "p", "completion": [USER, ASSISTANT]}, "prompt_differs", "begin with one of the user"),
-    ({"messages": answer(reasoning_content="Hm.")}, "reasoning", "message 2 .* 'reasoning_content'"),
-    ({"messages": answer(content=[{"type": "thinking", "thinking": "Hm."}])}, "reasoning", ""),
-    ({"messages": answer(channel="analysis")}, "reasoning", "message 2 .* the channel 'analysis'"),
-    ({"messages": answer(content=[{"type": "refusal"}])}, "content_not_text", "refusal"),
-    (
-        {"messages": [USER, ASSISTANT], "form": "("},
-        "bad_form",
-        "column 'form' is not a regular expression: missing",
-    ),
-    ({"messages": [USER, ASSISTANT], "form": 42}, "bad_form", "column 'form' holds a whole number"),
-    ({"messages": [USER, ASSISTANT], "tools": [{"name": "f"}]}, "tool_calls", "column 'tools'"),
-    (
-        {"messages": [USER, {"role": "tool", "content": [{"type": "tool_result"}]}]},
-        "tool_calls",
-        "tool_result",
-    ),
-    ({"messages": [USER, {"role": "narrator", "content": ""}]}, "unknown_role", "message 2 .* 'narrator'"),
-    ({"messages": [{"content": "x"}]}, "unknown_role", "role None"),
-    ({"messages": [{"role": [1], "content": "x"}]}, "unknown_role", r"role \[1\]"),
-    ({"messages": [{"role": "user", "content": 3}]}, "content_not_text", "message 1 .* is a whole number"),
-    ({"messages": answer(content=None)}, "content_not_text", "is null"),
-    ({"messages": ["Hi"]}, "content_not_text", "message 1 of 'messages' is a text"),
-    ({"messages": [USER]}, "no_answer", "no message is of the assistant"),
-    ({"messages": [{**USER, "content": "a\x1eb"}, ASSISTANT]}, "control_character", r"'\\x1e' at 1"),
-    ({"messages": answer(tool_calls=[{}])}, "tool_calls", "message 2"),
-    ({"conversations": [{"from": "function_call", "value": "{}"}]}, "tool_calls", "message 1"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "images", "message 1"),
-    ({"messages": [USER, ASSISTANT], "image": "a.png"}, "images", "the row has an image"),
-    ({"prompt": "a\ud800", "completion": "x"}, "lone_surrogate", ""),
-]
-BAD_PREFERENCES: list[tuple[dict[str, Any], str, str]] = [
-    ({"prompt": "x"}, "no_messages", "no 'prompt' and 'chosen' and 'rejected', or 'chosen' and 'rejected'"),
-    (
-        {"instruction": "i", "completions": [{"response": "r", "overall_score": 7.0}] * 2},
-        "no_messages",
-        "of the rated `completions`, write two as `chosen` and `rejected` beside the question",
-    ),
-    ({"chosen": "x", "rejected": "y"}, "no_messages", "column 'chosen' holds no list of messages"),
-    ({"prompt": "x", "chosen": "y", "rejected": "y"}, "chosen_equals_rejected", "the same"),
-    ({"prompt": "x", "chosen": "Yes.", "rejected": "Yes. "}, "chosen_equals_rejected", "the same"),
-    ({"prompt": "x", "chosen": "", "rejected": "y"}, "no_answer", "'chosen' is an answer without text"),
-    (
-        {"prompt": "x", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
-        "prompt_differs",
-        "'prompt' is no part",
-    ),
-    ({"chosen": [GOOD], "rejected": [BAD]}, "no_common_beginning", "message 1 differs"),
-    (
-        {"chosen": [USER, GOOD], "rejected": [{**USER, "content": "Hey"}, BAD]},
-        "no_common_beginning",
-        "message 1 differs, before the answer: both need the same question",
-    ),
-    (
-        {"chosen": [GOOD, USER, GOOD], "rejected": [GOOD, {**USER, "content": "Hey"}, BAD]},
-        "no_common_beginning",
-        "message 2 differs",
-    ),
-    (
-        {"conversation_a": [USER, BAD], "conversation_b": [USER, GOOD], "winner": "tie (bothbad)"},
-        "chosen_equals_rejected",
-        "column 'winner' is 'tie .bothbad.', neither model_a nor model_b, so no answer is better",
-    ),
-    (
-        {
-            "input": {"messages": [USER], "tools": [{"type": "function"}]},
-            "preferred_output": [GOOD],
-            "non_preferred_output": [BAD],
-        },
-        "tool_calls",
-        "column 'tools'",
-    ),
-    ({"chosen": [USER, GOOD, USER], "rejected": [USER, GOOD, USER, BAD]}, "no_answer", "common beginning"),
-]
-
-
-@pytest.mark.parametrize(
-    ("format", "row", "reason", "why"),
-    [("chat", *case) for case in BAD_CHATS] + [("preferences", *case) for case in BAD_PREFERENCES],
-)
-def test_a_row_that_cannot_be_learned_from_is_set_aside_and_its_neighbors_arrive(
-    tmp_path: Path, format: str, row: dict[str, Any], reason: str, why: str
-) -> None:
-    good = CHAT["messages"] if format == "chat" else PREFERENCES["texts"]
-    path = jsonl(tmp_path / "rows.jsonl", good, row, good)
-    found, (reject,) = documents_and_rejects(path, format=format)
-    assert len(found) == 2 and (reject.file, reject.row, str(reject.reason)) == ("rows.jsonl", 2, reason)
-    assert re.search(why, reject.detail)
-
-
-def test_settings_without_effect_are_refused() -> None:
-    for settings in ({"text_column": "body"}, {"text_template": "{a}"}):
-        with pytest.raises(ValidationError, match="has no effect with format: chat; leave it out"):
-            FilesConfig.model_validate({"paths": ["a.jsonl"], "format": "chat", **settings})
-    with pytest.raises(ValidationError, match="document_start has no effect"):
-        HubConfig.model_validate({"name": "a/b", "format": "chat", "document_start": "#"})
 
 
 def test_conversations_are_read_again_and_texts_as_their_own_version_says() -> None:

@@ -9,7 +9,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,94 +18,6 @@ import pytest
 
 from pipeline.sources.documents import document_id, location
 from tests.pipeline.sources.hub_server import CARD, Hub, parquet, row_groups
-from tests.servers import serving
-
-READ = """
-import json, sys
-from pydantic import TypeAdapter
-from pipeline.sources import SourceConfig, open_source
-from pipeline.sources.source import SourceError
-
-def read(config):
-    source = open_source("c", TypeAdapter(SourceConfig).validate_python(config))
-    rejects = []
-    try:
-        units = source.units()
-        rows = {
-            unit.name: [row for batch in source.read(unit, rejects) for row in batch.to_pylist()]
-            for unit in units
-        }
-    except SourceError as error:
-        return {"error": str(error)}
-    units = [[unit.name, unit.fingerprint, unit.bytes, unit.revision] for unit in units]
-    lost = sum(r.lost_bytes for r in rejects)
-    rejects = [[r.file, r.row, str(r.reason)] for r in rejects]
-    return {"units": units, "rows": rows, "rejects": rejects, "lost_bytes": lost}
-
-for line in sys.stdin:
-    print(json.dumps(read(json.loads(line))), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Hub]:
-    with serving(Hub()) as server:
-        yield server
-
-
-@pytest.fixture
-def hub(server: Hub) -> Hub:
-    """With one commit, whose name no other test has."""
-    server.begin()
-    server.files[server.commits[0]] = {
-        "README.md": CARD,
-        "data/train-00000.parquet": parquet(
-            id=["x", "y"], text=["first text", "second text"], score=[0.5, 0.25]
-        ),
-        "data/train-00001.parquet": parquet(id=["z", "w"], text=["third text", None], score=[0.1, 0.2]),
-        "data/test-00000.parquet": parquet(id=["t"], text=["held out"], score=[0.0]),
-    }
-    return server
-
-
-@pytest.fixture(scope="module")
-def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """A directory for the hub's libraries, and the processes that read, by their settings."""
-    started: dict[str, subprocess.Popen[str]] = {}
-    yield tmp_path_factory.mktemp("hf"), started
-    for reader in started.values():
-        reader.communicate()
-
-
-@pytest.fixture
-def read(hub: Hub, readers: tuple[Path, dict[str, Any]]) -> Any:
-    """Reads a data set in a process with the settings given in capitals; one process for each set of them."""
-    home, started = readers
-
-    def _read(config: dict[str, Any] | None = None, **settings: str) -> Any:
-        key = json.dumps(settings)
-        if key not in started:
-            inherited = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-            usual = {
-                "HF_ENDPOINT": hub.url,
-                "HF_HOME": str(home),
-                "HF_HUB_DISABLE_XET": "1",
-                "USE_TORCH": "0",
-            }
-            started[key] = subprocess.Popen(
-                [sys.executable, "-c", READ],
-                env={**inherited, **usual, **settings},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        reader = started[key]
-        assert reader.stdin and reader.stdout
-        reader.stdin.write(json.dumps({"kind": "hub", "name": "org/set", **(config or {})}) + "\n")
-        reader.stdin.flush()
-        return json.loads(reader.stdout.readline())
-
-    return _read
 
 
 def texts(result: Any) -> list[str]:
@@ -239,60 +151,6 @@ def test_an_arrow_file_that_was_cut_is_named_and_its_neighbors_arrive(
             result = read()
             assert texts(result) == ["x" * 3000]
             assert result["rejects"] == [[f"{names[1]}.arrow", None, "broken_data"]]
-
-
-def test_what_does_not_exist_on_the_hub_is_named_with_what_does(read: Any) -> None:
-    for config, says in (
-        ({"name": "org/none"}, "'org/none' cannot be found: it does not exist or is private: check its name"),
-        ({"revision": "v9"}, "'org/set' at revision 'v9' cannot be found: it has no such revision"),
-        ({"config": "fancy"}, "'fancy' not found. Available: ['plain']"),
-        ({"split": "dev"}, "has no split 'dev'; choose from train, test"),
-        (
-            {"text_column": "body"},
-            "no column 'body': name the one of the text in `text_column`; there are 'id', 'text', 'score'",
-        ),
-        ({"text_column": "score"}, "column 'score' is of type double"),
-    ):
-        assert says in read(config=config)["error"]
-
-
-def test_a_hub_that_cannot_be_reached_is_one_clear_error(read: Any) -> None:
-    assert "the hub at http://127.0.0.1:9 does not answer" in read(HF_ENDPOINT="http://127.0.0.1:9")["error"]
-
-
-def test_a_gated_data_set_opens_with_the_token_of_the_environment_and_with_no_other(
-    read: Any, hub: Hub, tmp_path: Path
-) -> None:
-    hub.token, home = "secret", str(tmp_path)
-    (tmp_path / "token").write_text("secret")  # where a login would have saved it
-    refused = read(config={"split": "test"}, HF_HOME=home)["error"]
-    assert "it is gated: accept its terms on its page, and set HF_TOKEN" in refused
-    assert texts(read(config={"split": "test"}, HF_HOME=home, HF_TOKEN="secret")) == ["held out"]
-
-
-def test_a_gated_data_set_whose_description_is_public_is_told_as_gated(read: Any, hub: Hub) -> None:
-    hub.token, hub.gated_files_only = "secret", True
-    assert "it is gated: accept its terms on its page, and set HF_TOKEN" in read()["error"]
-    assert texts(read(config={"split": "test"}, HF_TOKEN=" secret\n")) == ["held out"]  # as `cat` of a file
-
-
-def test_a_token_that_the_hub_does_not_take_is_told_and_never_shown(read: Any, hub: Hub) -> None:
-    hub.token = "secret"
-    for token, told in (
-        ("wrong", "cannot be found: it refuses HF_TOKEN: copy the token again, or unset it"),
-        ("two\nlines", "HF_TOKEN holds characters that no token has: copy the token again"),
-        ("né", "HF_TOKEN holds characters that no token has: copy the token again"),
-    ):
-        found = read(HF_TOKEN=token)["error"]
-        assert told in found and token not in found and repr(token)[1:-1] not in found
-
-
-def test_a_data_set_with_several_configurations_is_told_with_their_names(read: Any, hub: Hub) -> None:
-    second = CARD.replace(b"---\nconfigs:\n", b"").replace(b"plain", b"other")
-    hub.files[hub.commits[0]]["README.md"] = CARD.removesuffix(b"---\n") + second
-    told = "Config name is missing. Please pick one among the available configs: ['plain', 'other']"
-    assert read()["error"].endswith(told)
-    assert texts(read(config={"config": "other", "split": "test"})) == ["held out"]
 
 
 NO_ROWS = pa.table({"text": pa.array([], pa.string())})
