@@ -15,6 +15,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.yaml_model import ANSWERS
 from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
+from pipeline.steps.corpus.ingest import first_reject
 from pipeline.steps.corpus.quality import reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import evaluate
@@ -23,7 +24,7 @@ from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, inspect, remedy
 from pipeline.store.keys import SPLITS, Key
-from pipeline.store.manifest import Version
+from pipeline.store.manifest import Version, breakdown
 from pipeline.store.params import ROLE
 from pipeline.store.parquet import all_batches
 from pipeline.store.store import Store
@@ -104,8 +105,13 @@ def little_set_aside(subject: Subject) -> Finding:
         share = 1 - (1 - lost_bytes / input_bytes) * (1 - share)
         what += f" and {lost_bytes:,} of {input_bytes:,} bytes of files"
     message = f"{what} ({share:.2%}) were set aside, the limit is {limits.max_set_aside_share:.2%}"
-    if 2 * raw.counts.get(f"set_aside/{Reason.DUPLICATE_ID}", 0) > lost:
-        message += '; most have the `id` of another row: give each its own, or, in rows, set `id_column: ""`'
+    if lost:
+        why = {name: n for name, n in breakdown(raw.counts, "set_aside").items() if name != keys.FORGOTTEN}
+        message += f": {', '.join(f'{name} {n:,}' for name, n in why.items())}. "
+        if 2 * why.get(Reason.DUPLICATE_ID, 0) > lost:
+            message += 'Give each row an `id` of its own, or set `id_column: ""` in a source of kind `files` '
+            message += "or `hub`. "
+        message += f"First, {first_reject(raw, raw.parts)}"
     return Finding(share <= limits.max_set_aside_share, message, {"share": share, "set aside": lost})
 
 

@@ -159,10 +159,19 @@ def test_files_that_count_their_rows_anew_are_told_which_setting_tells_them_apar
         jsonl(tmp_path / "in" / f"{name}.jsonl", *rows)
     store, files = Store(tmp_path / "store"), config(tmp_path / "in")
     finding = set_aside(collect(store, ENGINE, "c", files, part_bytes=2000))
-    assert not finding.passed and '`id_column: ""`' in finding.message
+    assert not finding.passed and 'set `id_column: ""` in a source of kind `files`' in finding.message
     by_place = files.model_copy(update={"id_column": ""})
     finding = set_aside(collect(store, ENGINE, "c", by_place, part_bytes=2000))
     assert finding.passed and "id_column" not in finding.message
+
+
+def test_a_run_that_loses_too_many_rows_says_why_and_names_the_first(tmp_path: Path) -> None:
+    lost = {"title": "a", "body": "lost"}
+    jsonl(tmp_path / "in" / "a.jsonl", {"text": "kept"}, lost, {"text": ""}, lost)
+    version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
+    said = set_aside(version).message
+    assert "the limit is 20.00%: no_text 2, empty_text 1. First, " in said
+    assert said.endswith("a.jsonl, row 2: no column 'text'; there are 'title', 'body'")
 
 
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
