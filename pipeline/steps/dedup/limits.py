@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pipeline.recipe.sections import DedupGuard
 from pipeline.steps.dedup.dedup import EXCLUDED
 from pipeline.store import keys
-from pipeline.store.manifest import Part, Version
+from pipeline.store.manifest import Part, Version, breakdown
 from pipeline.store.parquet import read_table
 from pipeline.store.parts import add
 
@@ -36,10 +36,11 @@ def _lost(version: Version, max_share: float) -> Iterator[str]:
             parts = [part for part in version.parts if keys.DecidedPart.from_name(part.name).corpus == corpus]
             first = next(part for part in parts if part.counts["removed"])
             ids = _ids(version, first, pc.field("keep") == pc.scalar(False))
+            most = next(reason for reason in breakdown(counts, "removed") if reason != EXCLUDED)
             yield (
                 f"corpus {corpus!r} loses {lost:,} of {counts['documents']:,} documents "
                 f"({share:.0%}, the limit is {max_share:.0%}), "
-                f"among them {ids}: look at them with `python -m pipeline inspect documents near "
+                f"among them {ids}: look at them with `python -m pipeline inspect documents {most} "
                 f"--corpus {corpus}`, then change the corpora or raise dedup_guard.max_lost_share"
             )
 

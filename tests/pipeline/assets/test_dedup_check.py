@@ -66,6 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: dict[str, Any]) 
             {"max_lost_share": 0.5},
             [
                 "corpus 'copies' loses 6 of 9 documents (67%, the limit is 50%), among them ",
+                "`python -m pipeline inspect documents exact --corpus copies`",
                 "dedup_guard.max_lost_share",
             ],
         ),
