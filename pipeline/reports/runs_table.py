@@ -16,11 +16,11 @@ LONGEST = 24  # characters of a name beside those columns
 INLINE = 1000  # characters of markdown that the UI shows at once
 WIDTH, HEIGHT = 10, 4.6  # inches: as wide as a dialog of the UI
 EXPLAINED = (
-    "Loss (nats per token) and bits per byte are those on all held-out text, before it was evaluated those "
-    "of the last validation. Hours are those of the trainer in all attempts. Benchmarks in percent with "
-    "their 95% intervals (Wilson), evaluation texts in bits per byte with those over their documents; of "
-    "several seeds the mean with its standard deviation. `rank`: 1, and 1 for each variant that is better by "
-    "a verdict; those that are not distinguishable share a rank."
+    "Loss (nats per token) and bits per byte are measured on all held-out text; until a run is evaluated, "
+    "they are those of its last validation. Hours are those of the trainer in all attempts. Benchmarks are "
+    "in percent with 95% intervals (Wilson), evaluation texts in bits per byte with intervals over their "
+    "documents. Of several seeds, the table has the mean and its standard deviation. `rank` is 1 and one "
+    "more for each variant that is better by a verdict; variants that are not distinguishable share a rank."
 )
 OTHER_TEXT = (
     "Losses and bits per byte can be compared where the letter in `held-out text` is the same, those of "

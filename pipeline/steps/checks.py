@@ -297,7 +297,7 @@ def beats_a_bigram_model(subject: Subject) -> Finding:
     ours, theirs = evaluation["bits_per_byte"], evaluation["compressors"].get(evaluate.BIGRAM, 0.0)
     message = f"{ours:.3f} bits per byte of held-out text, a bigram model {theirs:.3f}"
     if ours >= theirs:
-        message += ": the model is worse than the counts. Train on more tokens, or change the learning rate"
+        message += ": the trained model is worse. Train on more tokens, or change the learning rate"
     return Finding(ours < theirs, message, {"bits per byte": ours, "of a bigram model": theirs})
 
 
