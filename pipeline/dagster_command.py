@@ -1,5 +1,5 @@
 """`python -m pipeline.dagster_command job execute -j pretrain`: Dagster's command. Ctrl-C ends it without a
-stack trace also while Dagster is imported, and a place that it cannot use is one sentence.
+stack trace also while Dagster is imported, and a place or port that it cannot use is one sentence.
 """
 
 import importlib
@@ -15,9 +15,13 @@ if __name__ == "__main__":
     ctrl_c.ends_the_program()
     from trainer.system.errors import USER_ERROR, TrainerError
     from trainer.system.paths import check_home
+    from trainer.system.ports import check_port
 
+    starts_ui = sys.argv[1:2] == ["dev"]
     try:
         check_home()
+        if starts_ui:
+            check_port(sys.argv[2:])
         if "%" in sys.prefix:  # which stands for a variable in the settings of Dagster's databases
             what = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
             raise TrainerError(f"{sys.prefix}: {what}")
@@ -28,7 +32,7 @@ if __name__ == "__main__":
         os.environ["PYTHONWARNINGS"] = "ignore"  # of what this process starts
         warnings.simplefilter("ignore")
     importlib.import_module("dagster._cli")
-    if sys.argv[1:2] == ["dev"]:  # ends the processes that it has started on a KeyboardInterrupt alone
+    if starts_ui:  # ends the processes that it has started on a KeyboardInterrupt alone
         # They end by SIGINT: they must not inherit that it is ignored, as in the background of a script.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)

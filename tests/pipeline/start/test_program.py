@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import site
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,22 @@ def test_an_installation_that_dagster_cannot_use_is_one_sentence(tmp_path: Path)
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120)
     why = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
     assert (done.returncode, done.stderr) == (2, f"error: {venv}: {why}\n")
+
+
+@pytest.mark.parametrize("option", ["--port={}", "-p{}"])
+def test_a_ui_whose_port_another_program_has_ends_at_once_with_what_to_do(
+    tmp_path: Path, option: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "pipeline.dagster_command", "dev", "-h", "127.0.0.1"]
+        given = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [*command, option.format(port)], cwd=ROOT, env=given, capture_output=True, text=True, timeout=60
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"error: port {port} of 127.0.0.1: Address already in use: ")
+    assert "give another `--port`" in done.stderr
 
 
 @pytest.mark.slow
