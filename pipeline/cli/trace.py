@@ -44,14 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=LEAST_TOKENS,
-        help="least tokens of a span; default: %(default)s",
+        help="the fewest tokens of a span; default: %(default)s",
     )
     add(
         "--limit",
         metavar="N",
         type=int,
         default=near.DOCUMENTS_SHOWN,
-        help="most documents of --near; default: %(default)s",
+        help="the most documents that --near shows; default: %(default)s",
     )
     add(
         "--min-similarity",

@@ -100,7 +100,8 @@ def _predict(arguments: list[str]) -> int:
 
 def _generate(arguments: list[str]) -> int:
     parser = _parser("generate", "Print prompts, each with a model's continuation.")
-    parser.add_argument("--prompt", required=True, action="append", help="a text; may be repeated")
+    said = "a text to continue; may be given several times"
+    parser.add_argument("--prompt", metavar="TEXT", required=True, action="append", help=said)
     add_drawing(parser, SamplesConfig().temperature)
     parser.add_argument("--json", action="store_true", help="print prompt and text as JSON, one line each")
     options = parser.parse_args(arguments)

@@ -25,10 +25,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m trainer chat", description="Talk to a tuned model.")
     add = parser.add_argument
     add("model", metavar="MODEL", help=MODEL_NAMES)
-    add("--system", default="", help="instructions that the conversation begins with")
+    add("--system", metavar="TEXT", default="", help="instructions that the conversation begins with")
     add_sampling(parser, "answer", ANSWER_TOKENS, SamplesConfig().temperature)
     add("--page", action="store_true", help="chat on a page in the browser of this machine instead")
-    add("--port", type=int, help=f"port of the page; default: {PORT}")
+    add("--port", metavar="N", type=int, help=f"port of the page; default: {PORT}")
     options = parser.parse_args(arguments)
     try:
         whole_text(options.system)

@@ -120,14 +120,25 @@ def _parser() -> argparse.ArgumentParser:
         help="the GPU to plan for; default: that of this machine or, without one, its CPU, whose speed is "
         "measured",
     )
-    add("--gpus", type=_positive(int), help="how many GPUs; default: the processes that the recipe starts")
+    add(
+        "--gpus",
+        metavar="N",
+        type=_positive(int),
+        help="how many GPUs; default: the processes that the recipe starts",
+    )
     add(
         "--mfu",
+        metavar="SHARE",
         type=_positive(float),
         help=f"share of the peak that training reaches; default: measured on this machine, {ASSUMED_MFU} "
         "for another",
     )
-    add("--price", type=_positive(float), help="USD per GPU-hour; default: an assumption for the GPU")
+    add(
+        "--price",
+        metavar="USD",
+        type=_positive(float),
+        help="USD per GPU-hour; default: an assumption for the GPU",
+    )
     add("--json", action="store_true", help="print the figures of the plan as JSON")
     return parser
 
