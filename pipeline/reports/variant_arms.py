@@ -91,7 +91,7 @@ def measures(recipes: Mapping[str, Recipe]) -> list[AskedBenchmark]:
         ) from None
     if not asked:
         raise DecideError(
-            "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}`, docs/decide.md"
+            "the recipe has nothing to compare variants on: add `evaluation: {texts: [...]}` (docs/decide.md)"
         )
     return asked
 
