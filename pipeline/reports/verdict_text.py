@@ -11,9 +11,9 @@ from trainer.system.wording import counted
 EXPLAINED = (
     "Differences are in bits per byte, below 0 where the second one is better. Intervals are over documents, "
     "or questions, and seeds together, 95% over all comparisons and looks. `would be found`: the smallest "
-    "difference that these runs would have shown with probability .8. Benchmarks count by the bits per byte "
-    "of the right answer; the accuracy, in percent, only beside its interval. Of a tuning, "
-    "held-out answers decide. docs/decide.md."
+    "difference that these runs would have shown with probability .8. Of a benchmark, the bits per byte of "
+    "the right answer count; its accuracy, in percent, is shown with its interval and does not count. For "
+    "tunings, held-out answers decide (docs/decide.md)."
 )
 
 
@@ -127,9 +127,9 @@ def advice(verdict: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     for scale in (1, 4, 16, 64):
         needed = seeds_needed(verdict.total, verdict.seeds, verdict.comparisons, wanted, scale)
         if needed:
-            cost = _cost(needed, pair, seconds)
-            return f"To see a difference of {wanted:g}: {_needed_settings(pair, needed, scale)}--run{cost}."
-    return f"No number of seeds up to {LOOKS[-1]} would show a difference of {wanted:g}: train longer."
+            todo = f"{_needed_settings(pair, needed, scale)}--run{_cost(needed, pair, seconds)}"
+            return f"To see a difference as small as {wanted:g}: {todo}."
+    return f"Not even {LOOKS[-1]} seeds would show a difference as small as {wanted:g}: train for longer."
 
 
 def _needed_settings(arms: Sequence[Arm], seeds: int, scale: int = 1) -> str:

@@ -148,8 +148,8 @@ def test_advice_names_seeds_and_their_cost() -> None:
     assert found.word == "not distinguishable"
     assert advice(found, arms, 1.0) == ""
     told = advice(found, arms, 0.002)
-    assert told.startswith("To see a difference of 0.002: `seeds: ") and "minutes here" in told
-    assert "train longer" in advice(found, arms, 1e-7)
+    assert told.startswith("To see a difference as small as 0.002: `seeds: ") and "minutes here" in told
+    assert "train for longer" in advice(found, arms, 1e-7)
     for number in range(40):  # what has been done is never advised
         arms = named(arm("base", 2), arm(f"v{number}", 2))
         (found,) = against([TEXT], arms, "base")
