@@ -144,12 +144,13 @@ def costs(held: Holding) -> Iterator[str]:
     """What goes, and what making it again takes."""
     for family in (keys.EXPORTED_MODEL, *keys.INDEXED):
         yield from (f"goes: {one.path}" for one in held.of(family))
+    runs = f" and {counted(len(held.runs), 'training runs')}" if held.runs else ""
+    yield f"removing them deletes {counted(len(held.versions), 'versions')}{runs}, {held.bytes / 1e6:,.1f} MB"
     seconds = sum(version.seconds for version in held.versions if version.key.is_data)
-    trained = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
-    yield (
-        f"removing them deletes {counted(len(held.versions), 'versions')} and "
-        f"{counted(len(held.runs), 'training runs')}, {held.bytes / 1e6:,.1f} MB. Making them took "
-        f"{seconds:,.0f} s for data, of which unchanged parts are reused, and {trained:,.0f} s for training, "
-        "which starts again from the beginning or, with `packing: documents`, from before the first step "
-        "that read them"
-    )
+    yield f"the data took {seconds:,.0f} s to make; parts that stay the same are reused"
+    if held.runs:
+        seconds = sum(one.seconds for one in held.of(keys.PRETRAINED_MODEL))
+        yield (
+            f"the training took {seconds:,.0f} s; it starts again from the beginning or, with `packing: "
+            "documents`, from before the first step that read them"
+        )

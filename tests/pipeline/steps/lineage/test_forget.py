@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from pipeline.cli import main
+from pipeline.cli.forget import costs
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup import passage_index
 from pipeline.steps.dedup.near import windows
@@ -25,6 +26,7 @@ from pipeline.steps.lineage.readers import Training
 from pipeline.steps.tokens.token_index import of_shards
 from pipeline.store import keys
 from pipeline.store.cleanup.gc import published
+from pipeline.store.cleanup.holding_forgotten import Holding
 from pipeline.store.store import Store
 from tests.pipeline.steps.corpora import ENGINE, TEXTS, StoredRun, as_it_was
 from tests.pipeline.steps.make import collect
@@ -66,6 +68,7 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: StoredRun, s
     assert line.split()[1:4] == [str(len(steps)), str(steps[0]), str(steps[-1])]
     assert f"goes: {passages.path}" in shown
     assert "token_index/first" in shown and "nothing was changed" in shown
+    assert " and 1 training run, " in shown and "it starts again from the beginning" in shown
     assert not (store.root / "forgotten").exists()
 
     text = next(
@@ -103,6 +106,10 @@ def test_what_read_a_document_is_shown_and_gone_afterwards(trained: StoredRun, s
     assert "1 training run that held them were deleted from this store; none are left." in sentences[3]
     assert "models that were pushed" in sentences[4]
     assert "0 versions" in said("gc", "--forgotten")
+
+
+def test_the_cost_of_a_removal_names_no_training_where_no_model_goes() -> None:
+    assert "training" not in " ".join(costs(Holding([], [], [])))
 
 
 def test_a_tokenizer_that_was_trained_on_a_document_goes_when_asked(trained: StoredRun, said: Said) -> None:
