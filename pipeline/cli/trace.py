@@ -162,7 +162,8 @@ def _alike(
 ) -> Iterator[str]:
     whose = f"through the weights it started from: {through}" if through else "in the corpora"
     if not matches:
-        yield f"no document {whose} has {least:.0%} of the text, and the text has {least:.0%} of no document"
+        share = f"{least:.0%}"
+        yield f"no document {whose} has {share} of the text, and none has {share} of its own in the text"
         return
     yield f"{counted(len(matches), 'documents')} {whose}, by 3-grams of words"
     for match in matches:

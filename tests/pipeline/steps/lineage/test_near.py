@@ -68,7 +68,7 @@ def test_an_unrelated_text_is_found_nowhere_and_that_is_an_answer(said: Said) ->
         "Sing, O goddess, the anger of Achilles son of Peleus, that brought countless ills upon the Achaeans"
     )
     assert said("trace", "--near", text) == (
-        "no document in the corpora has 25% of the text, and the text has 25% of no document\n"
+        "no document in the corpora has 25% of the text, and none has 25% of its own in the text\n"
     )
     assert json.loads(said("trace", "--near", text, "--json")) == [{"through": None, "documents": []}]
 
