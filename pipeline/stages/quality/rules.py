@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pipeline.plugins.settings import FilterChoice, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality.by_language import limits
+from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
 from pipeline.store.params import LARGEST_AMOUNT, Anchored, anchored, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
@@ -44,7 +45,9 @@ class QualityParams(Anchored):
     lines of white space count as empty; null (or false) turns a rule off.
 
     The defaults are the profile `default`: Gopher quality, repetition, FineWeb. `min_x` and `max_x` bound the
-    signal `x` of `measure`, and a document exactly at a threshold passes.
+    signal `x` of `measure`, and a document exactly at a threshold passes. In a script without spaces between
+    words, such as Thai or Chinese, each character is a word. Rules about the length of words, and about
+    groups of fewer than 10 words, are not applied to documents that are mostly in such scripts.
     """
 
     language_model: str | None = Field(None, min_length=1)
@@ -198,6 +201,15 @@ RULES = (
     ),
 )
 
+# What these signals say of words says nothing of the characters of a script without spaces. Groups of 10
+# characters are about 5 words, whose threshold holds for them.
+_OF_SPACED_WORDS = {
+    *("mean_word_length", "avg_word_length"),
+    *(f"top_{size}_gram_char_frac" for size in TOP_SIZES),
+    *(f"dup_{size}_gram_char_frac" for size in DUPLICATE_SIZES[:-1]),
+}
+_MOSTLY = 0.5
+
 
 def judge(
     signals: pa.RecordBatch, params: QualityParams, languages: pa.RecordBatch | None = None
@@ -236,14 +248,15 @@ def _broken(
     values = _column(signals, name)
     if side == "filter":
         return values
+    unspaced = _column(signals, "unspaced_words_ratio") > _MOSTLY
     if params.by_language and languages is not None:
         threshold = limits(rule, threshold, languages, params.min_language_confidence)
-    if side == "min":
-        return values < threshold
-    above = values > threshold
+    if rule == "max_dup_10_gram_char_frac":
+        threshold = np.where(unspaced, np.maximum(threshold, params.max_dup_5_gram_char_frac or 0), threshold)
+    broken = values < threshold if side == "min" else values > threshold
     if name.startswith("top_"):
-        above &= _column(signals, name.replace("char_frac", "count")) >= params.top_gram_min_count
-    return above
+        broken &= _column(signals, name.replace("char_frac", "count")) >= params.top_gram_min_count
+    return broken & ~unspaced if name in _OF_SPACED_WORDS else broken
 
 
 def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams) -> np.ndarray | None:

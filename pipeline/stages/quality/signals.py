@@ -19,7 +19,7 @@ from pipeline.stages.text import utf8_arrays
 from pipeline.store.params import required
 
 # Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-6-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-7-unicode-{unicodedata.unidata_version}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
@@ -48,6 +48,7 @@ _SIGNALS: dict[str, Counted | tuple[Counted, ...]] = {
     "bullet_lines_ratio": (Count.BULLET_LINES, Count.LINES),
     "ellipsis_lines_ratio": (Count.ELLIPSIS_LINES, Count.LINES),
     "alpha_words_ratio": (Count.ALPHABETIC_WORDS, Count.WORDS),
+    "unspaced_words_ratio": (Count.UNSPACED_WORDS, Count.WORDS),
     "stop_words": Repetition.STOP_WORDS,
     "dup_para_frac": (Repetition.DUPLICATE_PARAGRAPHS, Repetition.PARAGRAPHS),
     "dup_para_char_frac": (Repetition.DUPLICATE_PARAGRAPH_CHARACTERS, Count.CHARACTERS),
@@ -100,8 +101,10 @@ class DocumentTooLongError(ValueError):
 def measure(documents: pa.RecordBatch) -> pa.RecordBatch:
     r"""All signals of each document: columns `id` and `text` in, SIGNALS_SCHEMA out, row by row.
 
-    Words are those of `str.split()`, but of a script without spaces each character, with its marks. Lengths
-    are in characters (code points), and a share of nothing is 0.
+    Words are those of `str.split()`, which signs such as the Ethiopic ፡ separate, too; but of a script
+    without spaces each character is a word, with its marks and what separates syllables or has no width. Of
+    all words, these are `unspaced_words_ratio`. Lengths are in characters (code points), and a share of
+    nothing is 0.
     Definitions:
 
     - plain: `bytes` in UTF-8, `words`, `mean_word_length` (characters), `special_character_share` (neither

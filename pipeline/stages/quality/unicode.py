@@ -8,14 +8,14 @@ import numpy as np
 
 from pipeline.stages.text import CODE_POINTS
 
-SPACE = 1  # str.isspace(): str.split() splits here
+SPACE = 1  # str.isspace(), or a visible sign between words
 BREAK = 2  # str.splitlines() splits here
 ALPHA = 4  # str.isalpha()
 ALNUM = 8  # str.isalnum(), or a mark on such a character, as the vowels of Hindi and Tamil are
 SYMBOL = 16  # punctuation in the sense of the Gopher rules: a word of these alone does not count as a word
 TERMINAL = 32  # ends a sentence, in any script
 ALONE = 64  # of a script without spaces between words
-JOINED = 128  # a mark on a character of such a script
+JOINED = 128  # belongs to such a character if it follows one
 
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -34,11 +34,17 @@ _SYMBOL_RANGES = (
     "0-8 b-1f 22-2d 2f 3a-3e 40 5b-60 7b-9f ab b4 bb 2013-2014 2019 201c-201e 2026 2236 "
     "2501 25ba 3001 3008-300d 3010-3011 ff05 ff08-ff09 ff0c ff11 ff1a-ff1b ff5e " + _TERMINAL_RANGES
 )
-# Han, kana, bopomofo, Thai, Lao, Tibetan, Myanmar and Khmer
+# Of Ethiopic, Ugaritic, Old Persian, Aegean and Phoenician
+_SIGNS_BETWEEN_WORDS = "1361 1039f 103d0 10100-10101 1091f"
+# Thai, Lao, Tibetan, Myanmar, Khmer, the scripts of the Tai, Balinese, Javanese, Han, kana, bopomofo, Yi and
+# Ahom
 _ALONE_RANGES = (
-    "e01-e4e e81-ede f40-fbc 1000-109f 1780-17d3 3005-3007 3041-30ff 3105-312f 31f0-31ff 3400-4dbf 4e00-9fff "
-    "a9e0-a9fe aa60-aa7f f900-faff ff66-ff9d 20000-323af"
+    "e01-e4e e81-ede f40-fbc 1000-109f 1780-17d3 1950-19df 1a20-1aad 1b00-1b4c 3005-3007 3041-30ff 3105-312f "
+    "31f0-31ff 3400-4dbf 4e00-9fff a000-a4cf a980-a9df a9e0-a9fe aa60-aa7f aa80-aadf f900-faff ff66-ff9d "
+    "11700-1174f 1b000-1b16f 20000-3347f"
 )
+# What stands between the syllables of Tibetan, and what has no width, as between the words of Khmer and Thai
+_JOINED_RANGES = "f0b-f0c 200b-200d 2060 feff"
 _MARK_RANGES = "300-1ffff e0100-e01ef"  # in which all marks are
 LETTER, MARK = ord("L"), ord("M")  # of Unicode's categories
 
@@ -58,7 +64,12 @@ def character_classes() -> np.ndarray:
     for first_to_last in _MARK_RANGES.split():
         flags[slice(*_bounds(first_to_last))][_kinds(first_to_last) == MARK] |= ALNUM
     flags[[ord(character) for character in BREAKS]] |= BREAK
-    for ranges, flag in ((_TERMINAL_RANGES, TERMINAL), (_SYMBOL_RANGES, SYMBOL)):
+    for ranges, flag in (
+        (_TERMINAL_RANGES, TERMINAL),
+        (_SYMBOL_RANGES, SYMBOL),
+        (_SIGNS_BETWEEN_WORDS, SPACE),
+        (_JOINED_RANGES, JOINED),
+    ):
         for first_to_last in ranges.split():
             flags[slice(*_bounds(first_to_last))] |= flag
     for first_to_last in _ALONE_RANGES.split():

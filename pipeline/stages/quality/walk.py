@@ -23,7 +23,7 @@ class Count(IntEnum):
     ALPHABETIC_WORDS = 3  # with at least one letter
     DOC_WORDS = 4  # not made of symbols alone
     DOC_WORD_CHARACTERS = 5
-    SPECIAL_CHARACTERS = 6  # neither alphanumeric, a mark on such a character, nor white space
+    SPECIAL_CHARACTERS = 6  # neither alphanumeric, nor white space, nor on such a character
     HASHES = 7
     ELLIPSES = 8  # "..." and "…"
     LINES = 9  # of str.splitlines()
@@ -33,6 +33,7 @@ class Count(IntEnum):
     TEXT_LINES = 13  # of str.split("\n"), with more than white space
     PUNCTUATED_LINES = 14
     SHORT_LINES = 15
+    UNSPACED_WORDS = 16  # a character of a script without spaces
 
 
 class Words(NamedTuple):
@@ -73,7 +74,7 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
 
     Returns the number of words and of lines with words.
     """
-    characters = specials = hashes = ellipses = lines = word_count = 0
+    characters = specials = hashes = ellipses = lines = word_count = unspaced = 0
     # Of the word that is not closed yet: its characters, the flags of all together, whether all are symbols.
     word_length, word_flags, symbols_only = 0, 0, True
     dots = 0  # in a row, up to here
@@ -100,10 +101,12 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
             position = end
         previous = code_point
         code_point, width, flags = _character(data, position, stop, classes)
-        # A character of a script without spaces is a word of its own, with its marks.
-        if word_length and (flags & (SPACE | ALONE) or (last_flags & ALONE and not flags & JOINED)):
+        # A character of a script without spaces is a word of its own, with what belongs to it.
+        joined = flags & JOINED != 0 and last_flags & ALONE != 0
+        if word_length and (flags & (SPACE | ALONE) or (last_flags & ALONE and not joined)):
             _close_word(data, words, word_count, position, word_length, symbols_only)
             counts[Count.ALPHABETIC_WORDS] += word_flags & ALPHA != 0
+            unspaced += last_flags & ALONE != 0
             word_count += 1
             word_length = dots = 0
         if not flags & SPACE:
@@ -113,7 +116,7 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
             word_length += 1
             word_flags |= flags
             symbols_only = symbols_only and flags & SYMBOL != 0
-            specials += flags & ALNUM == 0
+            specials += flags & ALNUM == 0 and not joined
             hashes += code_point == _HASH
             dots = dots + 1 if code_point == _DOT else 0
             ellipses += (dots > 0 and dots % ELLIPSIS_DOTS == 0) or code_point == _ELLIPSIS
@@ -129,13 +132,14 @@ def walk(data: np.ndarray, classes: np.ndarray, words: Words, counts: np.ndarray
                     counts[Count.PUNCTUATED_LINES] += last_flags & TERMINAL != 0
                     counts[Count.SHORT_LINES] += characters - text_line_start <= SHORT_LINE
                 text_line_words, text_line_start = word_count, characters + 1
-        last_flags = flags | ALONE if flags & JOINED and last_flags & ALONE else flags
+        last_flags = flags | ALONE if joined else flags
         characters += position < stop
         position += width
     counts[Count.CHARACTERS] = characters
     counts[Count.SPECIAL_CHARACTERS] = specials
     counts[Count.HASHES] = hashes
     counts[Count.ELLIPSES] = ellipses
+    counts[Count.UNSPACED_WORDS] = unspaced
     _count_words(words, counts, word_count)
     return word_count, lines
 

@@ -28,42 +28,59 @@ SENTENCE_END = re.compile(
 TRAILING_CITATIONS = re.compile(r"(?:\s*(?:\[[0-9]*\]|\[edit\]|\[citation needed\]))*\s*\Z")
 LOWER_ASCII = {code_point: code_point + 32 for code_point in range(ord("A"), ord("Z") + 1)}
 UNSPACED = re.compile(
-    "CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|BOPOMOFO|THAI|LAO|TIBETAN|MYANMAR|KHMER|HALFWIDTH KATAKANA"
+    "CJK|HIRAGANA|KATAKANA|IDEOGRAPHIC|BOPOMOFO|THAI|LAO|TIBETAN|MYANMAR|KHMER|HALFWIDTH KATAKANA|TAI |"
+    "NEW TAI LUE|BALINESE|JAVANESE|YI |AHOM|HENTAIGANA"
 )
+SIGNS = "\u1361\U0001039f\U000103d0\U00010100\U00010101\U0001091f"  # between words
+AS_SPACE = str.maketrans(dict.fromkeys(SIGNS, "\u2002"))
+JOINED = "\u0f0b\u0f0c\u200b\u200c\u200d\u2060\ufeff"
+
+
+def is_alone(character: str) -> bool:
+    return _kind(character) == "L"
 
 
 def split(text: str) -> list[str]:
-    """The words of str.split(); of a script without spaces each letter, with its marks."""
+    """The words of str.split(); of a script without spaces each letter, with what belongs to it."""
     found: list[str] = []
-    before = " "  # the last character that is no mark of such a script
+    before = " "  # the last character, or what it belongs to
     for character in text:
-        kind = unicodedata.category(character)[0] if UNSPACED.match(unicodedata.name(character, "")) else ""
+        belongs = before == "alone" and (_kind(character) == "M" or character in JOINED)
         if character.isspace():
             before = " "
-        elif kind == "M" and before != " ":
+        elif belongs:
             found[-1] += character
         else:
-            alone = kind == "L"
-            if before in ("alone", " ") or alone:
-                found.append(character)
-            else:
+            what = "alone" if is_alone(character) else "other"
+            if what == before == "other":
                 found[-1] += character
-            before = "alone" if alone else "joined"
+            else:
+                found.append(character)
+            before = what
     return found
 
 
+def without_joined(word: str) -> str:
+    return "".join(one for one in word if not (is_alone(word[0]) and one in JOINED))
+
+
+def _kind(character: str) -> str:
+    return unicodedata.category(character)[0] if UNSPACED.match(unicodedata.name(character, "")) else ""
+
+
 def reference(text: str) -> dict[str, object]:
+    size, text = len(text.encode()), text.translate(AS_SPACE)
     words = split(text)
     characters = len(text)
     doc_words = [word for word in words if any(character not in SYMBOLS for character in word)]
     lines = text.splitlines()
     signals = {
-        "bytes": len(text.encode()),
+        "bytes": size,
         "characters": characters,
         "words": len(words),
         "mean_word_length": _ratio(sum(map(len, words)), len(words)),
         "special_character_share": _ratio(
-            sum(not _is_alnum_or_mark(character) and not character.isspace() for character in text),
+            sum(not _is_alnum_or_mark(character) for word in words for character in without_joined(word)),
             characters,
         ),
         "unique_word_share": _ratio(len(set(words)), len(words)),
@@ -79,6 +96,7 @@ def reference(text: str) -> dict[str, object]:
             sum(any(character.isalpha() for character in word) for word in words), len(words)
         ),
         "stop_words": len(set(words) & set(STOP_WORDS)),
+        "unspaced_words_ratio": _ratio(sum(is_alone(word[0]) for word in words), len(words)),
     }
     return signals | _repeated(text, words) | _c4(lines) | _fineweb(text, words)
 
@@ -183,7 +201,7 @@ FRAGMENTS = [
         "J. ",
         "one two three. ",
     ),
-    *("日本語。", "กำลังน้ำ", "ひらがな", "ਅ", "မြန်"),
+    *("日本語。", "กำลังน้ำ", "ひらがな", "ਅ", "မြန်", "བོད་ཡིག་", "ꆈꌠ", "ꦗꦮ", "ሰላም፡", *JOINED, *SIGNS),
     *("international", "thirteen-year-old ", "#hashtag#", "12345678", "eight...", "eight....sixteen "),
     *("Lorem IPSUM", "JavaScript", "use cookies", "reuses  cookies", "Privacy Policy"),
 ]
@@ -240,7 +258,11 @@ def _is_alnum_or_mark(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
+def _is_space(character: str) -> bool:
+    return character.isspace() or character in SIGNS
+
+
 def test_every_character_has_the_classes_of_str() -> None:
-    for flag, belongs in ((SPACE, str.isspace), (ALPHA, str.isalpha), (ALNUM, _is_alnum_or_mark)):
+    for flag, belongs in ((SPACE, _is_space), (ALPHA, str.isalpha), (ALNUM, _is_alnum_or_mark)):
         members = (character_classes() & flag).nonzero()[0].tolist()
         assert members == [point for point in range(sys.maxunicode + 1) if belongs(chr(point))]
