@@ -16,7 +16,7 @@ from pipeline.recipe.yaml_model import ANSWERS
 from pipeline.sources.source import Reason
 from pipeline.stages.quality import LANGUAGE, QualityParams
 from pipeline.steps.corpus.ingest import first_reject
-from pipeline.steps.corpus.quality import reasons
+from pipeline.steps.corpus.quality import is_of_english, reasons
 from pipeline.steps.dedup.limits import alarms, by_corpus
 from pipeline.steps.model import evaluate
 from pipeline.steps.tokens.shards import prefixes
@@ -176,6 +176,9 @@ def half_is_kept(subject: Subject) -> Finding:
             f"--corpus {corpus}` shows some; if they are good, change "
             f"`{_setting(subject.recipe, corpus, most.rule)}` or choose another profile"
         )
+        if is_of_english(subject.recipe.rules(corpus).quality, most.rule):
+            setting = _setting(subject.recipe, corpus, "by_language")
+            message += f", or set `{setting}: true` if the text is not in English"
     return Finding(share <= HALF, message, {"share": share})
 
 

@@ -87,10 +87,13 @@ class Quality(CorpusStage):
         verdicts = derive(store, engine, work, tasks, write, watch=limits.watch, own=own)
         limits.check(verdicts.parts, verdicts)
         if not verdicts.counts["kept"]:
-            rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in reasons(verdicts)[1:])
+            rejected = reasons(verdicts)[1:]
+            rules = ", ".join(f"{reason.rule}: {reason.documents}" for reason in rejected)
+            foreign = any(is_of_english(self.params, reason.rule) for reason in rejected)
             raise PipelineError(
                 f"quality rejects every document of corpus {self.corpus!r} ({rules}): loosen these rules or "
                 "choose another profile"
+                + (", or set `by_language: true` if the text is not in English" if foreign else "")
             )
         return verdicts
 
@@ -124,6 +127,11 @@ def reasons(verdicts: Version) -> list[Rejection]:
     kept = Rejection(None, counts["kept"], counts["kept"] / whole, counts.get("kept_bytes", 0) / size)
     rejected = breakdown(counts, "rejected").items()
     return [kept, *(Rejection(rule, number, number / whole, sizes[rule] / size) for rule, number in rejected)]
+
+
+def is_of_english(params: quality.QualityParams, rule: str | None) -> bool:
+    """Whether the rule judges text of all languages as English, although other languages differ in it."""
+    return rule is not None and not params.by_language and by_language.depends(rule)
 
 
 def judging_documents(params: quality.QualityParams) -> BatchStep:

@@ -21,6 +21,7 @@ from pipeline.steps.training import plan
 from pipeline.store import keys
 from pipeline.store.damage import DamageError
 from pipeline.store.engines.local import LocalEngine
+from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import manifest_text
 from pipeline.store.store import Store
@@ -136,6 +137,21 @@ def test_a_corpus_of_which_quality_rejects_more_than_half_is_warned_of_with_the_
     version = store.current(keys.quality("docs"))
     said = checks.half_is_kept(checks.Subject(version, store, theirs))
     assert "change `corpora.docs.quality.max_words`" in said.message
+    assert "English" not in said.message
+
+
+def test_foreign_text_that_is_judged_as_english_is_told_how_it_is_judged_by_its_language(
+    store: Store,
+) -> None:
+    with pytest.raises(PipelineError, match="set `by_language: true` if the text is not in English"):
+        judge(store, ENGINE, "docs", PROFILES["none"].model_copy(update={"max_avg_word_length": 0.5}))
+    judge(store, ENGINE, "docs", PROFILES["none"].model_copy(update={"max_avg_word_length": 5.35}))
+    for by_language, told in ((False, True), (True, False)):
+        params = PROFILES["none"].model_copy(update={"by_language": by_language})
+        theirs = recipe("docs").model_copy(update={"quality": params})
+        said = checks.half_is_kept(checks.Subject(store.current(keys.quality("docs")), store, theirs))
+        assert not said.passed
+        assert ("or set `quality.by_language: true` if the text is not in English" in said.message) == told
 
 
 @pytest.mark.parametrize(("code", "passes"), [("emptied", False), ("shortened", True)])
