@@ -102,6 +102,11 @@ def _train(recipes: Mapping[str, Recipe], names: Sequence[str], section: str) ->
     """
     try:
         _, arms = _scored(recipes)
+        if lost := arms[names[0]].lost:
+            raise variant_arms.DecideError(
+                f"{names[0]}: its tokenizer does not give back {lost}, so nothing can be compared with it: "
+                "take a tokenizer that gives text back, or compare other variants"
+            )
         missing = [seed for name in names for seed in arms[name].missing]
         ended = [name for name in names if arms[name].ended]
         if variant_arms.changed_between([arms[name] for name in names]) or (

@@ -38,7 +38,8 @@ class Arm:
     on average. They are None where no run has ended, and `usd` also where the recipe names no price. `read`
     has the name, the settings and the content of each corpus that the runs were trained on, and of those of
     the models that they went on with. `gone`: why its runs cannot be looked for, such as initial weights that
-    are not there, whose hash is part of what names the runs.
+    are not there, whose hash is part of what names the runs. `lost`: what its tokenizer does not give back of
+    the text that the verdict follows from. Such an arm has no runs.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Arm:
     usd: float | None
     read: frozenset[tuple[str, str, str]] = frozenset()
     gone: str = ""
+    lost: str = ""
 
 
 def changed_between(arms: Iterable[Arm]) -> list[str]:
@@ -148,7 +150,7 @@ def evidence(recipes: Mapping[str, Recipe]) -> tuple[list[AskedBenchmark], dict[
     try:
         compared_on = measures(recipes)
         return compared_on, arms(recipes, compared_on)
-    except DecideError:  # of a tokenizer that loses text
+    except DecideError:
         return [], {}
 
 
@@ -156,7 +158,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
     answers: dict[str, list[LogLikelihoods]] = {}
     efforts: list[Effort] = []
     read: set[tuple[str, str, str]] = set()
-    gone = ""
+    gone = lost = ""
     for seed, recipe in seeds.items():
         store = store_of(recipe)
         model, why = _model(store)
@@ -165,8 +167,8 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
             continue
         checkpoint = plan.final_checkpoint(model)
         found = [_answers(store, checkpoint, one) for one in compared_on]
-        refuse_lost_text(name, store, checkpoint, compared_on)
-        if all(found):
+        lost = lost or lost_text(store, checkpoint, compared_on)
+        if all(found) and not lost:
             answers[seed] = [rows for rows in found if rows]
             efforts.append(Effort.of(model, recipe.launch.usd_per_hour))
             read.update(_corpora_read(recipe))
@@ -175,7 +177,7 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
         name,
         seeds[name].training.control,
         list(answers),
-        [seed for seed in seeds if seed not in answers],
+        [seed for seed in seeds if seed not in answers and not lost],
         {one.name: np.stack([one.bits(rows) for rows in runs]) for one, runs in by_measure},
         {
             one.name: np.stack([one.wrong(rows) for rows in runs])
@@ -186,17 +188,14 @@ def _arm(name: str, seeds: Mapping[str, Recipe], compared_on: Sequence[AskedBenc
         _mean([effort.usd for effort in efforts if effort.usd is not None]),
         frozenset(read),
         gone,
+        lost,
     )
 
 
-def refuse_lost_text(name: str, store: Store, checkpoint: str, compared_on: Sequence[AskedBenchmark]) -> None:
-    """Raises DecideError if a checkpoint's tokenizer does not give back what the verdict follows from."""
-    for one in decisive(compared_on):
-        if lost := benchmark.not_given_back(store, checkpoint, one):
-            raise DecideError(
-                f"{name}: its tokenizer does not give back {lost:.1%} of {one.name!r}, so its bits per byte "
-                "are those of another text: leave it out, or take a tokenizer that gives text back"
-            )
+def lost_text(store: Store, checkpoint: str, compared_on: Sequence[AskedBenchmark]) -> str:
+    """What a checkpoint's tokenizer does not give back of what the verdict follows from; empty if it does."""
+    shares = {one.name: benchmark.not_given_back(store, checkpoint, one) for one in decisive(compared_on)}
+    return ", ".join(f"{share:.1%} of {name!r}" for name, share in shares.items() if share)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -21,7 +21,7 @@ class Verdict:
     is the difference over all measures that are `decisive`, None with fewer than two seeds. `few` has the
     decisive measures with fewer documents, or sources, than FEWEST, each with their number. `changed` has the
     corpora that did not hold the same text for all runs, although their settings are the same. `gone`: why
-    runs cannot be looked for, by variant.
+    runs cannot be looked for, by variant. `lost`: what a tokenizer does not give back, by variant.
     """
 
     ours: str
@@ -34,10 +34,11 @@ class Verdict:
     few: Mapping[str, int]
     changed: Sequence[str]
     gone: Mapping[str, str]
+    lost: Mapping[str, str]
 
     @property
     def word(self) -> str:
-        if self.few or self.changed or self.gone:
+        if self.few or self.changed or self.gone or self.lost:
             return significance.UNSURE
         enough = self.total is not None and self.seeds >= significance.LOOKS[0]
         return self.total.word if self.total and enough else significance.UNDECIDED
@@ -57,8 +58,9 @@ def decide(compared_on: Sequence[AskedBenchmark], ours: Arm, theirs: Arm, compar
     few = {name: len(size[name]) for name in deciding if len(size[name]) < significance.FEWEST}
     changed = changed_between([ours, theirs])
     gone = {arm.name: arm.gone for arm in (ours, theirs) if arm.gone}
+    lost = {arm.name: arm.lost for arm in (ours, theirs) if arm.lost}
     if seeds < 2:
-        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed, gone)
+        return Verdict(ours.name, theirs.name, seeds, comparisons, None, {}, {}, few, changed, gone, lost)
     level = significance.alpha(seeds, comparisons)
 
     def difference_on(scores: str, names: Iterable[str]) -> Difference:
@@ -78,6 +80,7 @@ def decide(compared_on: Sequence[AskedBenchmark], ours: Arm, theirs: Arm, compar
         few,
         changed,
         gone,
+        lost,
     )
 
 

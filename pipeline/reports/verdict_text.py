@@ -47,6 +47,12 @@ def sentence(verdict: Verdict) -> str:
     if verdict.gone:
         named = "; ".join(f"{name} cannot be looked for ({why})" for name, why in verdict.gone.items())
         return f"cannot tell {verdict.theirs} from {verdict.ours}: what was trained of {named}."
+    if verdict.lost:
+        named = " and ".join(f"{name} does not give back {lost}" for name, lost in verdict.lost.items())
+        return (
+            f"cannot tell {verdict.theirs} from {verdict.ours}: the tokenizer of {named}, so bits per byte "
+            "are those of another text."
+        )
     if verdict.few:
         texts = ", ".join(f"{name} has {number}" for name, number in verdict.few.items())
         return (
@@ -113,6 +119,8 @@ def advice(verdict: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     seconds = [arm.seconds for arm in pair if arm.seconds]
     if verdict.gone:
         return "Put the same files back: their content is part of what names a run."
+    if verdict.lost:
+        return f"Take a tokenizer that gives text back for {' and '.join(verdict.lost)}."
     if verdict.few:
         return (
             "Name text with more documents or sources in `evaluation.texts`; of a section, read more "

@@ -9,7 +9,6 @@ import yaml
 from pipeline.cli import main, variants
 from pipeline.recipe.loading import RECIPE_VARIABLE
 from pipeline.reports import variant_arms
-from pipeline.reports.variant_arms import DecideError
 from pipeline.steps.model import benchmark
 from pipeline.steps.training import initial_weights, plan
 from tests.integration.project import TRAINING
@@ -45,13 +44,25 @@ def test_where_nothing_was_scored_yet_all_seeds_are_trained(trained: list[str]) 
 def test_where_training_leads_to_no_verdict_nothing_is_trained(
     trained: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(*_: object) -> None:
-        raise DecideError("strict: its tokenizer does not give back 25% of 'held'")
-
-    monkeypatch.setattr(variant_arms, "measures", lambda _: [])
-    monkeypatch.setattr(variant_arms, "arms", refused)
+    losing = replace(arm("base", 2, seeds=0), missing=[], lost="25.0% of 'held'")
+    monkeypatch.setattr(variant_arms, "measures", lambda _: [TEXT])
+    monkeypatch.setattr(variant_arms, "arms", lambda *_: named(losing, arm("strict", 2, seeds=2)))
     assert main(["decide", "--run"]) != 0
-    assert "does not give back" in capsys.readouterr().err and not trained
+    assert "base: its tokenizer does not give back 25.0% of 'held'" in capsys.readouterr().err and not trained
+
+
+def test_a_variant_whose_tokenizer_loses_text_is_named_and_the_others_are_judged(
+    scored: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losing = replace(arm("mild", 2, seeds=0), missing=[], lost="25.0% of 'held'")
+    arms = named(arm("base", 2), arm("strict", 2.5), arm("half", 2.1, control="duplicates"), losing)
+    monkeypatch.setattr(variant_arms, "arms", lambda *_: arms)
+    assert main(["decide", "--run"]) == 0
+    assert not scored
+    said = " ".join(capsys.readouterr().out.split())
+    assert "strict is worse than base" in said and "control half lost" in said
+    assert "cannot tell mild from base: the tokenizer of mild does not give back 25.0% of 'held'" in said
+    assert "Take a tokenizer that gives text back for mild." in said
 
 
 def test_a_variant_whose_initial_weights_are_gone_is_named_and_the_others_are_judged(
