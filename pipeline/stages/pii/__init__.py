@@ -9,4 +9,4 @@ from pipeline.stages.pii.kinds import SPANS_SCHEMA, PiiKind, PiiParams
 from pipeline.stages.pii.scrub import scrub
 from pipeline.stages.pii.url_and_metadata import scrub_fields
 
-VERSION = "pii-12"
+VERSION = "pii-13"

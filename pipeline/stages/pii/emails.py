@@ -38,6 +38,10 @@ _WIDE_ENDINGS = keys(
     "公司 网络 網絡 中国 中國 香港 台灣 台湾 网址 在线 商城 集团 企业 政务 公益 한국 닷컴 닷넷"
 )
 _WIDE_ENDING = 6  # bytes of each
+_ENDINGS_OF_ABUGIDAS = keys(
+    "भारत भारतम् भारोत संगठन कॉम नेट ভারত ভাৰত বাংলা ਭਾਰਤ ભારત இந்தியா இலங்கை சிங்கப்பூர் భారత్ ಭಾರತ ഭാരതം ଭାରତ "
+    "ලංකා ไทย คอม ລາວ"
+)
 _WIDE_STOP = np.frombuffer("。".encode(), dtype=np.uint8).copy()
 _MOST_WIDE = 15  # bytes of a name in Han or kana: five characters
 _MOST_OF_ABUGIDA, _CUT_OF_ABUGIDA = 48, 24  # bytes of a name that a space begins, and of another
@@ -160,7 +164,11 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     if i == at + 1 or i + 2 >= hi or data[i] != byte.DOT:
         return 0
     end = i + 1
-    if data[end] >= 0xE3:
+    if 0xE0 <= data[end] < _FIRST_HAN:
+        while end + 2 < hi and 0xE0 <= data[end] < _FIRST_HAN and not _is_sign(data, end):
+            end += 3
+        return end if is_one_of(data, i + 1, end, _ENDINGS_OF_ABUGIDAS) else 0
+    if data[end] >= _FIRST_HAN:
         end += _WIDE_ENDING
         return end if end <= hi and is_one_of(data, i + 1, end, _WIDE_ENDINGS) else 0
     while end < hi and end - i <= _MAX_TLD and char.is_lower(data[end]):

@@ -6,6 +6,7 @@ they become "@", "-", " " and nothing, so that a matcher knows one form of each.
 plain text says where it lies in the text as it was.
 """
 
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from string import ascii_letters
@@ -22,16 +23,14 @@ from pipeline.stages.text import decode
 _CODES = 0x10000  # odd characters, and those that four hexadecimal digits write
 _BLOCK = 32  # bytes that are passed over at once
 _MAY_BE_ODD = byte.byte_set(b"%&+\\\xc2\xef" + bytes(range(0xD8, 0xE4)))
-# The zeros of Arabic, Persian, Devanagari, Bengali, Gurmukhi, Gujarati, Tamil, Telugu, Kannada, Malayalam,
-# Thai, Lao, Burmese and Khmer
-_DIGITS = (
-    *(0x0660, 0x06F0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66),
-    *(0x0E50, 0x0ED0, 0x1040, 0x17E0),
-)
+# Of all scripts before Han: Arabic, Persian, those of India, Thai, Tibetan, Burmese, Khmer and others
+_DIGITS = {code: unicodedata.decimal(chr(code), -1) for code in range(0x80, 0x3000)}
 _WIDE = range(0xFF01, 0xFF5F)  # "!" to "~"
 _WIDE_COLON = 0xFF1A  # Chinese puts it before a value, which it is no part of
 _SPACES = (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
 _HYPHENS = (0x2010, 0x2011, 0x2212, 0xFE63)
+# They lengthen a vowel in Japanese and Korean, or draw lines; between digits they are hyphens.
+_HYPHENS_OF_NUMBERS = (0x2500, 0x2501, 0x30FC, 0x3161)
 _LONG_DASHES = range(0x2012, 0x2016)
 _RAISED_DOTS = (0xB7, 0x2022, 0x2219, 0x22C5)
 _WITHOUT_WIDTH = (0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)
@@ -84,8 +83,9 @@ class PlainText:
 def _characters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Whether a code point is odd; and what is read for each, as bytes in a row and their starts."""
     plain = {code: chr(code - _WIDE.start + ord("!")).encode() for code in _WIDE}
-    plain |= {zero + digit: str(digit).encode() for zero in _DIGITS for digit in range(10)}
-    plain |= dict.fromkeys((*_SPACES, _WIDE_COLON), b" ") | dict.fromkeys(_HYPHENS, b"-")
+    plain |= {code: str(digit).encode() for code, digit in _DIGITS.items() if digit >= 0}
+    plain |= dict.fromkeys((*_SPACES, _WIDE_COLON), b" ")
+    plain |= dict.fromkeys((*_HYPHENS, *_HYPHENS_OF_NUMBERS), b"-")
     plain |= (
         dict.fromkeys(_LONG_DASHES, bytes([byte.LONG_DASH]))
         | dict.fromkeys(_RAISED_DOTS, bytes([byte.RAISED_DOT]))
@@ -197,12 +197,27 @@ def _is_decoded(data: np.ndarray, i: int, end: int, lo: int, hi: int, code: int)
 
 
 @borrowing
+def _is_wide_digit(data: np.ndarray, i: int) -> bool:
+    return data[i] == 0xEF and data[i + 1] == 0xBC and 0x90 <= data[i + 2] < 0x9A
+
+
+@borrowing
+def _is_between_digits(data: np.ndarray, i: int, end: int, lo: int, hi: int) -> bool:
+    before = i > lo and (char.is_digit(data[i - 1]) or (i - 3 >= lo and _is_wide_digit(data, i - 3)))
+    return before and end < hi and (char.is_digit(data[end]) or (end + 2 < hi and _is_wide_digit(data, end)))
+
+
+@borrowing
 def _odd_at(data: np.ndarray, i: int, lo: int, hi: int, is_odd: np.ndarray) -> tuple[int, int]:
     """(code point, end) of the odd or encoded character at `i`; end is 0 if it is neither."""
     c = data[i]
     if c >= 0x80:
         code, width = decode(data, i, hi)
-        return (code, i + width) if code < _CODES and is_odd[code] else (0, 0)
+        if code >= _CODES or not is_odd[code]:
+            return 0, 0
+        if code in _HYPHENS_OF_NUMBERS and not _is_between_digits(data, i, i + width, lo, hi):
+            return 0, 0
+        return code, i + width
     if c == byte.PERCENT:
         code, end = _number(data, i + 1, hi, 2, 16)
         if end < i + 3 or not _PERCENT_ENCODED[code]:
