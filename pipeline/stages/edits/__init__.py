@@ -8,7 +8,7 @@ from pipeline.stages.edits.params import EditParams, EditRule, Repeated
 from pipeline.stages.edits.repeats import COUNTED, REPEATED, columns, counted, cut_units, units
 from pipeline.stages.edits.rules import LINE_RULES, PIECES, with_pieces_apart
 
-VERSION = "edits-3"
+VERSION = "edits-4"
 NOTHING = np.zeros(0, REPEATED)
 REPEATED_RULE = "repeated_{unit}"
 NAMES = (*EditRule, *(REPEATED_RULE.format(unit=unit) for unit in ("line", "paragraph")))  # of cuts

@@ -4,13 +4,20 @@
 _LEFT_TO_RIGHT = "\u200e"
 _DIRECTIONS = f"{_LEFT_TO_RIGHT}|\u200f"
 _BETWEEN = f"(?:{_DIRECTIONS})?[./-] ?"
-_NUMBERS = rf"[0-9]{{1,4}}{_BETWEEN}[0-9]{{1,2}}{_BETWEEN}[0-9]{{1,4}}"
+# Of Arabic, Persian, Devanagari, Bengali and Burmese, which phones write in the languages of these scripts.
+_OTHER_ZEROS = (0x660, 0x6F0, 0x966, 0x9E6, 0x1040)
+_DIGIT = "|".join(["(?:[0-9]", *(chr(zero + digit) for zero in _OTHER_ZEROS for digit in range(10))]) + ")"
+_YEAR = "\u202f\u0433"  # behind it in Bulgarian
+_NUMBERS = rf"{_DIGIT}{{1,4}}{_BETWEEN}{_DIGIT}{{1,2}}{_BETWEEN}{_DIGIT}{{1,4}}(?:{_YEAR})?\.?"
 _DATE = rf"(?:{_NUMBERS}|[0-9]{{2}}-[A-Z][a-z]{{2}}-[0-9]{{2}})"
-_CLOCK = r"[0-9]{1,2}[.:][0-9]{2}(?:[.:][0-9]{2})?"
+_CLOCK = rf"{_DIGIT}{{1,2}}(?:[.:]| h ){_DIGIT}{{2}}(?:(?:[.:]| min ){_DIGIT}{{2}})?(?: s)?"
 _SPACES = " |\u00a0|\u202f"  # before "PM"
-_THEN = r",|\.|,? klo|,? um|,? kl\.?| à|,? às|,? a las|,? at"
-_HALF = rf"[APap]\.?(?:{_SPACES})?[Mm]\.?|π\.μ\.|μ\.μ\.|ص|م|SA|CH|öö|ös"
-_HALF_BEFORE = "(?:上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|पूर्वाह्न|अपराह्न) ?"
+_THEN = r",|،|,? klo|,? um|,? kl\.?| à|,? às|,? a las|,? at"
+_HALF = (
+    rf"[APap]\.?(?:{_SPACES})?[Mm]\.?|π\.μ\.|μ\.μ\.|ص|م|SA|CH|öö|ös|PG|PTG|[pm]\.d\.|GH|GD|ق\.ظ\.|ب\.ظ\.|د\.ن|پ\.ن|ب\.ن|"
+    r"ਪੂ\.ਦੁ\.|ਬਾ\.ਦੁ\.|पूर्वाह्न|अपराह्न|ጥዋት|ከሰዓት|ቅ\.ቀ\.|ድ\.ቀ\."
+)
+_HALF_BEFORE = "(?:上午|下午|凌晨|早上|中午|晚上|午前|午後|오전|오후|पूर्वाह्न|अपराह्न|[AP]M) ?"
 _TIME = rf"(?:{_HALF_BEFORE})?{_CLOCK}(?:(?:{_SPACES})?(?:{_HALF}))?"
 _WHEN = rf"{_DATE}(?:{_THEN})? {_TIME}"
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"

@@ -2,6 +2,7 @@
 
 import binascii
 from collections import defaultdict
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,19 @@ UUENCODED = b"".join(
         binascii.b2a_uu(b"bore"),
     ]
 ).decode()
+LOCALES = (
+    "ar ar_MA fa he hi bn mr gu ta te kn ml pa or ne si th lo my km am ka hy ru uk be bg sr mk el tr az kk "
+    "ky uz mn de fr fr_CA es es_MX es_AR pt_BR pt it nl sv da nb fi et lv lt pl cs sk hu ro hr sl bs sq ca "
+    "eu gl is ga cy mt id ms vi fil sw zu af so zh zh_TW ja ko ur ps ckb en en_GB en_IN en_ZA"
+)
+OTHER_ZEROS = {
+    "ar": (0x660,),
+    "fa": (0x6F0,),
+    "mr": (0x966,),
+    "ne": (0x966,),
+    "bn": (0x9E6,),
+    "my": (0x1040,),
+}
 PIECES = st.sampled_from(
     [
         *MESSAGE.splitlines(keepends=True),
@@ -225,6 +239,22 @@ def test_the_time_of_a_message_is_cut_and_who_said_what_is_left(when: str) -> No
     assert edited(when + chat.format(when), "message_times") == chat.format("")
     both = edited(when + chat.format(when), "message_times", "citations")
     assert both == chat.format("").replace("[1]", "")
+
+
+@pytest.mark.parametrize("locale", LOCALES.split())
+def test_the_time_of_a_message_is_cut_in_the_form_of_any_country(locale: str) -> None:
+    dates = pytest.importorskip("babel.dates")
+    found = []
+    for when in (datetime(2024, 5, 3, 9, 5, 7), datetime(2023, 12, 24, 18, 45)):
+        day = dates.format_date(when, "short", locale=locale)
+        minute, second = (dates.format_time(when, size, locale=locale) for size in ("short", "medium"))
+        comma = "،" if locale[:2] in ("ar", "fa", "ur", "ps") else ","
+        for zero in (0x30, *OTHER_ZEROS.get(locale[:2], ())):
+            digits = {ord("0") + digit: zero + digit for digit in range(10)}
+            written = (f"{day}{comma} {minute} - ", f"{day} {minute} - ", f"[{day}{comma} {second}] ")
+            found += [one.translate(digits) for one in written]
+    chat = "".join(f"{when}Anna: Tea\n" for when in found)
+    assert edited(chat, "message_times") == "Anna: Tea\n" * len(found)
 
 
 @pytest.mark.parametrize(
