@@ -25,6 +25,7 @@ _KOREAN_DATE = r"[0-9]{4}(?:년|\.) [0-9]{1,2}(?:월|\.) [0-9]{1,2}(?:일|\.)"
 _IN_WORDS = rf"(?:{_KOREAN_DATE}|{_MONTH} [0-9]{{1,2}}, [0-9]{{4}}(?:,| at)) {_TIME}"
 _IN_BRACKETS = rf"\[(?:(?:오전|오후) {_CLOCK}|{_CLOCK} [AP]M)\]"
 _OF_LINE = rf"{_TIME}\t"
+_OF_WEECHAT = r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\t"
 _END = r"(?:\n|$)"
 _STICKER = rf"(?:사진(?: [0-9]+장)?|동영상|이모티콘|Photos?|Video|Emoticons?){_END}"
 
@@ -46,7 +47,9 @@ _BEGINNINGS = (
     rf"({_CLOCK}\t ?From +)",
     # imessage-exporter.
     rf"{_MONTH} [0-9]{{2}}, [0-9]{{4}} {{1,2}}{_CLOCK} [AP]M(?: \(Read by [^\n]*\))?{_END}",
-    # IRC, as irssi and as energymech and mIRC write it.
+    # IRC, as WeeChat, as irssi, and as energymech and mIRC write it.
+    rf"{_OF_WEECHAT}(?:-->|<--|--)\t[^\n]*{_END}",
+    rf"({_OF_WEECHAT})[^\t\n]+\t",
     rf"--- (?:Log opened|Log closed|Day changed) [^\n]*{_END}",
     rf"{_CLOCK} -!- [^\n]*{_END}",
     rf"({_CLOCK} )(?:<[^>\n]+> | \* )",

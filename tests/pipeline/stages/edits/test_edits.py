@@ -290,6 +290,11 @@ def test_the_time_of_a_message_is_cut_in_the_form_of_any_country(locale: str) ->
             "<@ann> Hi\n * bob waves\n",
         ),
         (
+            "2024-03-01 18:22:01\t@ann\tHi\n2024-03-01 18:22:02\t-->\tbob (b@c) has joined #d\n"
+            "2024-03-01 18:22:03\t *\tbob waves\n2024-03-01 18:22:04\t--\tNotice(x): hi\n",
+            "@ann\tHi\n *\tbob waves\n",
+        ),
+        (
             "[18:22:01] <ann> Hi\n[18:22:02] *** Joins: bob (b@c)\n[18:22:03] * bob waves\n",
             "<ann> Hi\n* bob waves\n",
         ),
@@ -304,6 +309,7 @@ def test_the_time_of_a_message_is_cut_in_the_form_of_any_country(locale: str) ->
         "line",
         "imessage",
         "irssi",
+        "weechat",
         "mirc",
         "zoom",
     ],
