@@ -19,18 +19,17 @@ def colors(names: Iterable[str]) -> dict[str, str]:
 def figure(width: float, height: float) -> "Figure":
     """An empty figure of `width` x `height` inches, which needs no display."""
     # Imported late: it takes half a second, and only drawing needs it.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(width, height), dpi=110, layout="constrained")
-    FigureCanvasAgg(drawing)
-    return drawing
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
 def png(drawing: "Figure") -> bytes:
     """The bytes of a PNG file. Axes have no frame at the top and on the right, unless they show an image."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     for axes in (axes for axes in drawing.axes if not axes.images):
         axes.spines[["top", "right"]].set_visible(False)
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png")
+    FigureCanvasAgg(drawing).print_png(buffer)  # `savefig` draws everything once more
     return buffer.getvalue()

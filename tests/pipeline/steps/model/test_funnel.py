@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pipeline.steps.model import funnel
 from trainer.system import figures
@@ -16,7 +17,7 @@ def test_the_legend_covers_no_number_of_a_bar(corpora: int, monkeypatch: pytest.
     stages = dict.fromkeys(funnel.DOCUMENTS + funnel.BYTES + funnel.TOKENS, 123_456)
     funnel.draw({f"corpus_{number}": stages for number in range(corpora)})
     (drawing,) = drawn
-    drawing.canvas.draw()
+    FigureCanvasAgg(drawing).draw()
     legends = [*drawing.legends, *filter(None, (axes.get_legend() for axes in drawing.axes))]
     (legend,) = [one.get_window_extent() for one in legends]
     numbers = [text.get_window_extent() for axes in drawing.axes for text in axes.texts]

@@ -7,12 +7,15 @@ from typing import Any
 import orjson
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from pipeline.steps.model import training_plots
 from tests.trainer.trained import trained
 from trainer.run.fit import hardware
 from trainer.run.records import metrics, recorder
 from trainer.run.records.loss_curve import draw_losses
+from trainer.system import figures
 from trainer.system.durable import read_json_lines
 from trainer.system.run_history import RunHistory
 
@@ -56,6 +59,21 @@ def test_a_step_that_fp16_skipped_is_json_that_others_read_and_is_drawn(tmp_path
     draw_losses(RunHistory(tmp_path))
     drawn = training_plots.draw(RunHistory(tmp_path))
     assert (tmp_path / "loss.png").exists() and drawn.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("loss", [0.69314, 9.8765, 123_456.0])
+def test_no_label_beside_the_losses_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(figures, "png", lambda drawing: drawn.append(drawing) or b"")
+    losses = ({"kind": "train", "step": step, "tokens": step, "loss": loss * step**0.01} for step in (1, 2))
+    (tmp_path / "metrics.jsonl").write_bytes(b"\n".join(map(orjson.dumps, losses)))
+    draw_losses(RunHistory(tmp_path))
+    (drawing,) = drawn
+    FigureCanvasAgg(drawing).draw()
+    labels = drawing.get_tightbbox().transformed(drawing.dpi_scale_trans)
+    assert drawing.bbox.contains(*labels.min) and drawing.bbox.contains(*labels.max)
 
 
 @pytest.mark.parametrize("seconds, drawn", [(20.0, [12]), (0.0, [6, 12])])
