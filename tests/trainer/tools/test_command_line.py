@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +20,6 @@ from hypothesis import strategies as st
 
 from tests.trainer.runs import ROOT, write_config
 from trainer.__main__ import COMMANDS, main
-from trainer.config import RunConfig
-from trainer.run.loop import run
 
 pytestmark = pytest.mark.usefixtures("trainer_environment")
 OPTIONS = {
@@ -47,16 +46,16 @@ VALUES = [
 ]
 
 
-PATHS = ["run", "run.yaml", "run/checkpoints/step-00000004", "run/checkpoints/step-00000004/hf", "bytes.yaml"]
+PATHS = ["run", "run.yaml", "run/checkpoints/step-00000012", "run/checkpoints/step-00000012/hf", "bytes.yaml"]
 PATHS += ["empty.yaml", "list.yaml", "model.yaml", "run/config.yaml", "run/metrics.jsonl", "run/checkpoints"]
 
 
 @pytest.fixture
-def folder(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(finished_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """With a run, its configuration, a file that is none, a directory that cannot be one, and no store."""
     monkeypatch.setenv("GROUNDWORK_STORE", str(tmp_path / "store"))
-    settings["training"] |= {"max_tokens": 1024, "compile": False}
-    run(RunConfig.model_validate({**settings, "run_dir": str(tmp_path / "run")}))
+    shutil.copytree(finished_once, tmp_path / "run")
+    settings = yaml.safe_load((finished_once / "config.yaml").read_text())
     write_config(settings, tmp_path / "run.yaml", tmp_path / "run")
     (tmp_path / "bytes.yaml").write_bytes(bytes(range(256)))
     (tmp_path / "empty.yaml").touch()
@@ -141,7 +140,7 @@ def test_a_chat_refuses_what_is_no_text_or_no_port(
 def test_a_checkpoint_that_lost_a_file_is_refused_in_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "run" / "checkpoints" / "step-00000004" / "state.json").unlink()
+    (folder / "run" / "checkpoints" / "step-00000012" / "state.json").unlink()
     assert main(["evaluate", "--model", "run"]) == 2
     assert re.search(r"^trainer: .*state\.json: cannot be read", capsys.readouterr().err, re.MULTILINE)
 
@@ -176,7 +175,7 @@ def test_a_port_without_a_page_is_refused(capsys: pytest.CaptureFixture[str]) ->
 def test_a_mean_that_cannot_be_written_is_refused_in_a_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    step = "run/checkpoints/step-00000004"
+    step = "run/checkpoints/step-00000012"
     assert main(["merge", step, step, "--output", "run.yaml/mean"]) == 2
     assert re.search(r"^trainer: .*: Not a directory", capsys.readouterr().err, re.MULTILINE)
 
