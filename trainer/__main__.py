@@ -124,7 +124,7 @@ def _with_environment(arguments: list[str]) -> None:
     """Restarts Python in the same process if variables that must be set before it starts are not."""
     missing = {name: value for name, value in launch.environment().items() if name not in os.environ}
     if sys.flags.optimize > 1:  # transformers reads docstrings, which Python then leaves out
-        missing["PYTHONOPTIMIZE"] = "1"
+        missing["PYTHONOPTIMIZE"] = ""  # as libraries are compiled when they are installed
     if missing:
         os.execve(sys.executable, [sys.executable, "-m", "trainer", *arguments], {**os.environ, **missing})
 
