@@ -106,10 +106,17 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from served(directory, model, "--max-new-tokens=1000000", "--temperature=0")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with chromium() as opened:
         yield opened
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """Of a browser profile of its own."""
+    with browser.new_context(viewport={"width": 390, "height": 300}) as profile:
+        yield profile.new_page()
 
 
 def test_a_second_tab_opens_while_a_long_answer_is_written(talkative: str) -> None:
@@ -121,8 +128,8 @@ def test_a_second_tab_opens_while_a_long_answer_is_written(talkative: str) -> No
             assert page.status == 200
 
 
-def test_a_long_answer_can_be_stopped_and_the_next_question_asked(talkative: str, browser: Any) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 700})
+def test_a_long_answer_can_be_stopped_and_the_next_question_asked(talkative: str, page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 700})
     page.goto(talkative)
     for way in ("the button", "Escape", "a new conversation"):
         page.get_by_role("textbox").fill("Hello")
@@ -143,9 +150,8 @@ def test_a_long_answer_can_be_stopped_and_the_next_question_asked(talkative: str
             assert page.locator(".model").last.inner_text().endswith("[stopped]")
 
 
-def test_a_new_conversation_with_a_server_that_is_gone_says_so(tmp_path: Path, browser: Any) -> None:
+def test_a_new_conversation_with_a_server_that_is_gone_says_so(tmp_path: Path, page: Any) -> None:
     serving = served(tmp_path, make(), "--max-new-tokens=8", "--temperature=0")
-    page = browser.new_page()
     page.goto(next(serving))
     page.get_by_role("textbox").fill("Hello")
     page.keyboard.press("Enter")
@@ -157,9 +163,8 @@ def test_a_new_conversation_with_a_server_that_is_gone_says_so(tmp_path: Path, b
 
 
 def test_a_long_answer_is_followed_to_its_end_unless_the_person_reads_further_up(
-    talkative: str, browser: Any
+    talkative: str, page: Any
 ) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 300})
     page.goto(talkative)
     page.get_by_role("textbox").fill("Hello")
     page.keyboard.press("Enter")
@@ -171,9 +176,8 @@ def test_a_long_answer_is_followed_to_its_end_unless_the_person_reads_further_up
 
 
 def test_arabic_is_written_from_the_right_and_the_choice_of_a_character_sends_nothing(
-    address: str, browser: Any
+    address: str, page: Any
 ) -> None:
-    page = browser.new_page()
     page.goto(address)
     field = page.get_by_role("textbox")
     field.fill("\u0645\u0631\u062d\u0628\u0627")
