@@ -5,6 +5,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -147,19 +148,23 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
+COMMANDS = ("gc", "gc --keep 1", "gc --delete", "disk", "forget first --reason x")
+
+
 def test_a_damaged_configuration_is_named_and_nothing_is_removed(
-    store: Store, project: Path, capsys: pytest.CaptureFixture[str], damage: str
+    store: Store, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = plan.plan(store, recipe("first")).config.run_dir
     run.mkdir(parents=True)
-    (run / "config.yaml").write_text(damage)
+    (run / "config.yaml").touch()
     change(store, project)
     before = files(store.root)
-    for command in ("gc", "gc --keep 1", "gc --delete", "disk", "forget first --reason x"):
-        assert main(command.split()) == 2, command
+    for damage, command in product(DAMAGED, COMMANDS):
+        (run / "config.yaml").write_text(damage)
+        assert main(command.split()) == 2, (damage, command)
         said = capsys.readouterr().err.splitlines()[-1]
-        assert said.startswith(f"error: {run / 'config.yaml'}") and "put it back from a copy" in said, command
+        assert said.startswith(f"error: {run / 'config.yaml'}"), (damage, command)
+        assert "put it back from a copy" in said, (damage, command)
     assert files(store.root) == before
 
 
