@@ -10,6 +10,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from time import time as since_1970
 
 import pipeline.stages
 from pipeline.steps.compiling import compiling
@@ -23,10 +24,17 @@ _processes: dict[str, subprocess.Popen[bytes]] = {}
 
 @cache
 def start() -> None:
-    """Starts both once, to end with the present process, unless kernels were compiled before."""
+    """Starts both once, to end with the present process, unless kernels of this code were compiled before."""
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or STAGES)
-    if os.access(cache, os.W_OK) and not any(cache.rglob("*.nbi")):
+    if os.access(cache, os.W_OK) and not _compiled(cache):
         _processes.update({kernels: _started(kernels) for kernels in (SCRUBBING, LATER)})
+
+
+def _compiled(cache: Path) -> bool:
+    """Whether a kernel was compiled since a module was last changed, with which all kernels become others."""
+    times = (module.stat().st_mtime for module in STAGES.rglob("*.py"))
+    changed = max((time for time in times if time < since_1970()), default=0.0)  # clocks may be wrong
+    return any(kernel.stat().st_mtime > changed for kernel in cache.rglob("*.nbi"))
 
 
 def wait_for_scrubbing() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.steps import compile_ahead
 from tests.integration.project import ROOT
 
 USES = """
@@ -24,6 +25,26 @@ prepare(store, Path(sys.argv[1]) / "first.jsonl", TEXTS[:15])
 deduplicate(store, ENGINE, ["first"], DedupParams())
 tokenizer(store, ENGINE, "test", ["first"], TokenizerParams(vocab_size=300), 0.1)
 """
+
+
+@pytest.mark.parametrize(("compiled", "processes"), [([], 2), ([-60], 2), ([60], 0), ([-60, 60], 0)], ids=str)
+def test_kernels_are_compiled_ahead_on_a_fresh_machine_and_after_an_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[int], processes: int
+) -> None:
+    changed, cache, started = 1_700_000_000, tmp_path / "pii" / "__pycache__", list[str]()
+    cache.mkdir(parents=True)
+    for number, seconds in enumerate(compiled):
+        (cache / f"{number}.nbi").touch()
+        os.utime(cache / f"{number}.nbi", (changed, changed + seconds))
+    for name, at in (("old.py", changed - 999), ("new.py", changed), ("of_a_wrong_clock.py", 9_999_999_999)):
+        (tmp_path / "pii" / name).touch()
+        os.utime(tmp_path / "pii" / name, (at, at))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compile_ahead, "STAGES", tmp_path)
+    monkeypatch.setattr(compile_ahead, "_processes", {})
+    monkeypatch.setattr(compile_ahead, "_started", started.append)
+    compile_ahead.start.__wrapped__()
+    assert len(started) == processes
 
 
 @pytest.mark.slow
