@@ -3,7 +3,6 @@ next, checkpoints are evaluated.
 """
 
 import datetime
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -23,12 +22,6 @@ from tests.integration.project import ROOT, Project
 from tests.pipeline.assets.test_launchpad import opened
 
 run_failed, training_finished, disk_nearly_full = alert_sensors(OWN)
-
-
-@pytest.fixture
-def definitions(finished: Project, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
-    finished.enter(monkeypatch)
-    return importlib.reload(importlib.import_module("pipeline.definitions")).defs
 
 
 def train_job() -> dg.JobDefinition:

@@ -15,7 +15,7 @@ import yaml
 from huggingface_hub import constants
 
 from pipeline.cli import main
-from tests.pipeline.sources.hub.test_hub import READ
+from tests.pipeline.sources.hub.conftest import READ
 from tests.pipeline.sources.hub_server import Hub
 from tests.pipeline.steps.export.hub_server import UploadHub
 from tests.pipeline.steps.export.small_export import exported_files
