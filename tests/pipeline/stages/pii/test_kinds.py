@@ -389,17 +389,3 @@ def test_a_number_is_found_beside_letters_and_numbers_and_with_other_separators(
 )
 def test_only_an_extension_goes_with_its_number(text: str, left: str) -> None:
     assert scrubbed(text) == left
-
-
-def test_a_kind_that_is_off_is_left_alone() -> None:
-    assert scrubbed("a@b.org 8.8.8.8", kinds=["ip"]) == "a@b.org [IP]"
-
-
-def test_the_format_replacement_keeps_a_value_of_the_same_format() -> None:
-    text = (
-        "a@b.org 123-45-6789 8.8.8.8 2606:4700::1111 4111111111111111 GB82WEST12345698765432 +44 20 7946 0958"
-    )
-    expected = (
-        "user@example.com 000-00-0000 192.0.2.1 2001:db8::1 0000-0000-0000-0000 XX00XXXX00000000 202-555-0100"
-    )
-    assert scrubbed(text, replacement="format") == expected

@@ -11,6 +11,9 @@ import yaml
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.lineage.checkpoints import read
+from pipeline.steps.lineage.readers import readers
+from pipeline.steps.trace.trace import Searcher
 from pipeline.steps.training import plan
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
@@ -93,3 +96,12 @@ def said(
 def ask(said: Callable[..., str]) -> Callable[..., str]:
     """`python -m pipeline lineage ...`."""
     return partial(said, "lineage")
+
+
+@pytest.fixture(scope="module")
+def searcher(trained: StoredRun) -> Searcher:
+    store, run = trained
+    (reader,) = readers(store, read(run / "checkpoints" / "step-00000032"))
+    found = Searcher(reader, ENGINE)
+    assert found.corpora.keys() == CORPORA.keys()  # indexed
+    return found

@@ -1,12 +1,8 @@
 """From a text to the documents that hold it and the steps that read them; from a step to its documents."""
 
-import io
 import itertools
 import json
-import logging
-import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +12,11 @@ import pytest
 import yaml
 from tokenizers import Tokenizer
 
-from pipeline.assets import checkpoints
-from pipeline.assets.used_recipe import OWN
 from pipeline.cli import main
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
-from pipeline.steps.lineage.readers import Training, readers
+from pipeline.steps.lineage.readers import Training
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.trace.trace import Searcher
 from pipeline.steps.training import plan
@@ -30,7 +24,7 @@ from pipeline.store import keys
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE, SETTINGS, TEXTS, StoredRun
-from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK, train
+from tests.pipeline.steps.lineage.conftest import CORPORA, QUICK
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer, transform
 from tests.rows import jsonl
 from trainer.data.shards import Shard
@@ -42,15 +36,6 @@ Said = Callable[..., str]
 
 def last(run: Path) -> str:
     return f"{run.name[:8]}-00000032"
-
-
-@pytest.fixture(scope="module")
-def searcher(trained: StoredRun) -> Searcher:
-    store, run = trained
-    (reader,) = readers(store, read(run / "checkpoints" / "step-00000032"))
-    found = Searcher(reader, ENGINE)
-    assert found.corpora.keys() == CORPORA.keys()  # indexed
-    return found
 
 
 def test_passages_cut_anywhere_are_traced_to_their_document(searcher: Searcher) -> None:
@@ -285,97 +270,6 @@ def test_a_span_longer_than_the_text_is_in_no_text(searcher: Searcher) -> None:
         assert index.runs(np.array([5, 6]), 10**20).tolist() == [0, 0]
 
 
-def test_what_cannot_be_traced_is_refused_in_one_sentence(
-    trained: StoredRun, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = last(trained[1])
-    (tmp_path / "bad.txt").write_bytes(b"fine until here \xff\xfe")
-    both = "give one of --checkpoint, --samples and --memory"
-    for arguments, expected in (
-        (["trace", ""], "the text is empty"),
-        (["trace", "  "], "the text is empty"),
-        (["trace", "a few words"], "fewer|tokens, and spans of at least 16 are looked for"),
-        (["trace", str(tmp_path / "bad.txt")], "is not UTF-8 at byte 16"),
-        (["trace", os.fsdecode(b"fine until here \xff")], "is not UTF-8 at byte 16"),
-        (["trace", "text", "--checkpoint", "nothing"], "is not a checkpoint"),
-        (["trace", "--samples", ""], "is not a checkpoint"),
-        (["trace", "--samples", name], f"{name} writes no samples: training.samples.prompts is empty"),
-        (["trace", "--samples", name, "--checkpoint", name], both),
-        (["trace", "--memory", name, "--count"], "--count: give a TEXT"),
-        (["trace"], "give one of TEXT, --near, --samples, --benchmark and --memory"),
-        (["lineage", name, "--step", "33"], "has steps 1 to 32, not 33"),
-        (["lineage", name, "--step", "0"], "has steps 1 to 32, not 0"),
-        (["lineage", name, "--step", "3", "--losses"], "no checkpoint before step 3"),
-        (["lineage", "--document", "nothing"], "no checkpoint on disk was trained on"),
-        (["lineage", "--document", ""], "no checkpoint on disk was trained on"),
-    ):
-        found = said(*arguments)
-        assert found.startswith("error: ") and len(found.splitlines()) == 1
-        assert any(words in found for words in expected.split("|")), found
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXTS[0][500:800].encode())))
-    assert " in the training text" in said("trace", "-")
-    (tmp_path / "marked.txt").write_text(TEXTS[0][500:800], encoding="utf-8-sig")
-    assert said("trace", str(tmp_path / "marked.txt")) == said("trace", TEXTS[0][500:800])
-
-
-def test_the_page_of_a_checkpoint_says_of_each_sample_what_it_has_from_training_text(
-    trained: StoredRun, searcher: Searcher, tmp_path: Path
-) -> None:
-    """`searcher` made the index."""
-    saved = read(trained[1] / "checkpoints" / "step-00000032")
-    text, _ = searcher.corpora["first"]
-    quoted = _rows(text.scrubbed.files("documents")[0])
-    held = text.at(500).document
-    (whole,) = [one["text"] for one in quoted if one["id"] == held]
-    samples = [{"prompt": "a", "text": whole[:400]}, {"prompt": "b", "text": "Zqx jvk wpf, " * 9}]
-    shown = checkpoints.samples_shown(checkpoints._traced(saved, samples, OWN)).value
-    assert f"first in document {held} of corpus first" in " ".join(shown.split())
-    assert "no 16 tokens of it" in shown and max(map(len, shown.splitlines()[-3:])) < 80
-    assert f"`python -m pipeline trace --samples {last(trained[1])}`" in shown
-    shutil.move(trained[0].root / "token_index", tmp_path)
-    try:
-        assert checkpoints._traced(saved, samples, OWN) == samples
-    finally:
-        shutil.move(tmp_path / "token_index", trained[0].root)
-
-
-def test_shards_that_are_gone_are_named_with_the_command_that_makes_them_again(
-    trained: StoredRun, said: Said, tmp_path: Path
-) -> None:
-    shards = trained[0].current(keys.token_shards("first")).path
-    shutil.move(shards, tmp_path)
-    try:
-        found = said("trace", TEXTS[0][:300], "--checkpoint", last(trained[1]))
-    finally:
-        shutil.move(tmp_path / shards.name, shards)
-    assert str(shards) in found and "`python -m pipeline reproduce" in found and len(found.splitlines()) == 1
-
-
-def test_a_damaged_shard_or_lineage_is_named(trained: StoredRun, said: Said) -> None:
-    (shard,) = trained[0].current(keys.token_shards("first")).path.glob("train/*.idx")
-    saved = trained[1] / "checkpoints" / "step-00000032"
-    for path in (shard, saved / "lineage.json"):
-        kept = path.read_bytes()
-        path.write_bytes(kept[:10])
-        try:
-            found = said("lineage", last(trained[1]), "--step", "3")
-        finally:
-            path.write_bytes(kept)
-        assert found.startswith(f"error: {path}") and len(found.splitlines()) == 1
-
-
-def test_a_model_without_lineage_is_refused(trained: StoredRun, said: Said) -> None:
-    run = trained[0].root / "runs" / "0123456789abcdef"
-    run.mkdir()
-    config = yaml.safe_load((trained[1] / "config.yaml").read_text()) | {"run_dir": str(run)}
-    (run / "config.yaml").write_text(yaml.safe_dump({**config, "lineage": {}}))
-    try:
-        for command in (["trace", TEXTS[0][:300], "--checkpoint"], ["lineage", "--step", "3"]):
-            assert "has no lineage" in said(*command, "01234567-00000008")
-    finally:
-        shutil.rmtree(run)
-
-
 def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_remake(
     trained: StoredRun, searcher: Searcher, said: Said
 ) -> None:
@@ -391,49 +285,6 @@ def test_a_document_tells_its_first_and_last_step_and_what_removing_it_would_rem
     shown = said("lineage", "--document", held.document)
     assert f"{held.document}: in the training text" in shown and "removing" in shown
     assert "1 training run, " in shown and f"token_index/{held.corpus}" in shown
-
-
-def test_the_samples_of_a_checkpoint_are_written_again_and_traced(trained: StoredRun, said: Said) -> None:
-    config = trained[1] / "config.yaml"
-    before = config.read_text()
-    config.write_text(before.replace("prompts: []", "prompts: [Return the]"))
-    try:
-        found = json.loads(said("trace", "--samples", last(trained[1]), "--min-tokens", "3", "--json"))
-    finally:
-        config.write_text(before)
-    (sample,) = found["items"]
-    assert (
-        sample["text"].startswith("Return the")
-        and sample["tokens"] >= 3
-        and sample["longest"]["text"] in sample["text"]
-    )
-
-
-@pytest.mark.slow
-def test_samples_are_the_texts_that_the_run_wrote_at_that_step(
-    trained: StoredRun, searcher: Searcher, said: Said, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`searcher` made the index."""
-    recipe = load_recipe(trained[0].root.parent / "recipe.yaml")
-    changed = recipe.model_dump(mode="json", by_alias=True)
-    changed["training"] |= {
-        "averaging": {"half_life_tokens": 2048},
-        "checkpoint": {"every_tokens": 8192},
-        "samples": {"prompts": ["Return the", "--class \n", "é "], "max_new_tokens": 60, "temperature": 0.5},
-    }
-    caplog.set_level(logging.INFO, logger="trainer")
-    run = train(trained[0], type(recipe).model_validate(changed))
-    lines = [record.getMessage() for record in caplog.records]
-    try:
-        for step in (16, 32):
-            name = f"{run.name[:8]}-{step:08d}"
-            found = json.loads(said("trace", "--samples", name, "--min-tokens", "3", "--json"))
-            logged = [line.removeprefix(f"step {step}: ") for line in lines]
-            written = [one["text"].replace("\n", " / ") for one in found["items"]]
-            assert [one for one in logged if one in written] == written
-            assert len(set(written)) == 3
-    finally:
-        shutil.rmtree(run)
 
 
 MODULE = """
