@@ -248,15 +248,20 @@ def _broken(
     values = _column(signals, name)
     if side == "filter":
         return values
-    unspaced = _column(signals, "unspaced_words_ratio") > _MOSTLY
     if params.by_language and languages is not None:
         threshold = limits(rule, threshold, languages, params.min_language_confidence)
     if rule == "max_dup_10_gram_char_frac":
+        unspaced = _is_unspaced(signals)
         threshold = np.where(unspaced, np.maximum(threshold, params.max_dup_5_gram_char_frac or 0), threshold)
     broken = values < threshold if side == "min" else values > threshold
     if name.startswith("top_"):
         broken &= _column(signals, name.replace("char_frac", "count")) >= params.top_gram_min_count
-    return broken & ~unspaced if name in _OF_SPACED_WORDS else broken
+    return broken & ~_is_unspaced(signals) if name in _OF_SPACED_WORDS else broken
+
+
+def _is_unspaced(signals: pa.RecordBatch) -> np.ndarray:
+    """bool[documents], true where most words are characters of scripts without spaces."""
+    return _column(signals, "unspaced_words_ratio") > _MOSTLY
 
 
 def _in_other_languages(languages: pa.RecordBatch | None, params: QualityParams) -> np.ndarray | None:
