@@ -15,12 +15,13 @@ if __name__ == "__main__":
     ctrl_c.ends_the_program()
     from trainer.system.errors import USER_ERROR, TrainerError
     from trainer.system.paths import check_home
-    from trainer.system.ports import check_port
 
     starts_ui = sys.argv[1:2] == ["dev"]
     try:
         check_home()
         if starts_ui:
+            from pipeline.assets.operations.ui_port import check_port
+
             check_port(sys.argv[2:])
         if "%" in sys.prefix:  # which stands for a variable in the settings of Dagster's databases
             what = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"

@@ -1,4 +1,4 @@
-"""The port of a page, looked at before what takes long."""
+"""The port of the UI, looked at before Dagster is started, which takes long."""
 
 import argparse
 import socket
