@@ -146,13 +146,13 @@ def read_parquet(stored: SourceFile, reader: RowReader) -> Iterator[pa.RecordBat
     with stored.open() as handle:
         try:
             # Without checksums, a flipped bit would go unnoticed. Without a buffer, the columns of a row
-            # group are held in memory. Behind a URL they are, since each read there takes long.
-            is_local = isinstance(stored, LocalFile)
+            # group are held in memory. Behind a URL they are, since each read there takes long. `pre_buffer`
+            # would read on threads of Arrow that may still hold the file when Python ends, and abort it.
             file = pq.ParquetFile(
                 handle,
                 page_checksum_verification=True,
-                buffer_size=READ_SIZE if is_local else 0,
-                pre_buffer=not is_local,
+                buffer_size=READ_SIZE if isinstance(stored, LocalFile) else 0,
+                pre_buffer=False,
             )
             schema = file.schema_arrow
         except PARQUET_ERRORS as error:

@@ -2,8 +2,10 @@
 
 import base64
 import gzip
+import io
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFile
 
 from pipeline.sources import open_source, source_file
 from pipeline.sources.files import FilesConfig
@@ -54,6 +57,23 @@ def test_every_format_is_read_from_an_object_store_under_names_without_it(bucket
     assert [
         row["text"] for row in documents_and_rejects("memory://corpus/a/plain.jsonl", max_documents=1)[0]
     ] == ["one"]
+
+
+def test_parquet_of_an_object_store_is_read_on_no_other_thread(
+    bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of Arrow that still holds the file when Python ends aborts a process whose work is done."""
+    with bucket.open("/corpus/table.parquet", "wb") as file:
+        pq.write_table(pa.table({"text": ["one", "two"] * 1000, "n": range(2000)}), file, row_group_size=500)
+    threads = []
+
+    def read(file: io.BytesIO, *size: int) -> bytes:
+        threads.append(threading.current_thread())
+        return io.BytesIO.read(file, *size)
+
+    monkeypatch.setattr(MemoryFile, "read", read, raising=False)
+    assert len(documents_and_rejects("memory://corpus/**")[0]) == 2000
+    assert set(threads) == {threading.current_thread()}
 
 
 def test_a_file_written_again_is_another_version_and_its_neighbor_is_not(bucket: Any) -> None:
