@@ -76,7 +76,7 @@ def _settings(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         shipped = ", ".join(sorted(found.stem for found in RECIPES.glob("*.yaml")))
         raise RecipeError(
-            f"{path}: no such recipe. Set {RECIPE_VARIABLE} to the path of a YAML file or one of: {shipped}"
+            f"{path}: no such recipe. Name a YAML file, or one of {shipped}, in --recipe or {RECIPE_VARIABLE}"
         ) from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 at byte {error.start}: save it as UTF-8") from error

@@ -241,7 +241,8 @@ class RowReader:
             # Keys that look like data may be personal, such as addresses.
             plain = [repr(name) for name in there if _PLAIN_NAME.fullmatch(name)][:MOST_NAMED]
             named = f"; there are {', '.join(plain)}" if plain else ""
-            self.reject(number, Reason.NO_TEXT, f"no column {column!r}{named}")
+            setting = "`text_template`" if self.columns.text_template else "`text_column`"
+            self.reject(number, Reason.NO_TEXT, f"no column {column!r}, which {setting} names{named}")
         elif text is None:
             self.reject(number, Reason.NULL_TEXT, f"column {column!r} is null")
         else:

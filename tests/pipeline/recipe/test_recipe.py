@@ -178,7 +178,7 @@ def test_a_recipe_that_is_not_utf_8_is_told_where(tmp_path: Path) -> None:
 
 
 def test_a_missing_recipe_is_answered_with_those_that_ship(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"no such recipe.*default"):
+    with pytest.raises(RecipeError, match=r"no such recipe\. Name .* default, .* in --recipe or G"):
         load_recipe(tmp_path / "nowhere.yaml")
 
 

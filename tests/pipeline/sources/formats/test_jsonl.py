@@ -82,6 +82,6 @@ def test_a_row_without_the_column_of_the_text_names_those_that_it_has(tmp_path: 
     path.write_text('{"title": "A", "body": "B", "someone@example.org": 1}\n{"someone@example.org": 1}\n')
     _, rejects = documents_and_rejects(path)
     assert [one.detail for one in rejects] == [
-        "no column 'text'; there are 'title', 'body'",
-        "no column 'text'",
+        "no column 'text', which `text_column` names; there are 'title', 'body'",
+        "no column 'text', which `text_column` names",
     ]

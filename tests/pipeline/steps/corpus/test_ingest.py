@@ -171,7 +171,7 @@ def test_a_run_that_loses_too_many_rows_says_why_and_names_the_first(tmp_path: P
     version = collect(Store(tmp_path / "store"), ENGINE, "c", config(tmp_path / "in"), part_bytes=2000)
     said = set_aside(version).message
     assert "the limit is 20.00%: no_text 2, empty_text 1. First, " in said
-    assert said.endswith("a.jsonl, row 2: no column 'text'; there are 'title', 'body'")
+    assert "a.jsonl, row 2: no column 'text', which" in said and said.endswith("there are 'title', 'body'")
 
 
 def test_an_id_that_two_files_share_stays_with_the_first(tmp_path: Path) -> None:
