@@ -1,14 +1,9 @@
 """Old training runs go with everything made from them; the newest, those in progress and bases never do."""
 
-import errno
 import fcntl
 import json
 import os
-import resource
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,45 +22,16 @@ from pipeline.store.cleanup.old_runs import MADE_FROM_RUN, Limits, old_runs, tra
 from pipeline.store.last_versions import LastVersions, RecipeName
 from pipeline.store.manifest import File, Part
 from pipeline.store.store import Store
-from pipeline.store.training_runs import RECORDS, CheckpointGoneError, checkpoint_path
+from pipeline.store.training_runs import CheckpointGoneError, checkpoint_path
 from pipeline.store.work import Work
-from tests.integration.project import TRAINING
 from tests.pipeline.steps.corpora import TEXTS, prepare
 from tests.pipeline.steps.training.test_plan import finish, make_shards, recipe
-from tests.torture.faults import mounted
 from trainer.config import load_run_config
 from trainer.system.durable import write_atomically
 from trainer.system.run_history import RunHistory
 
 WEIGHTS = 50_000  # bytes of a checkpoint and of an export
 DAYS_AGO = 40
-
-
-@pytest.fixture(scope="module")
-def one_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Up to token shards."""
-    directory = tmp_path_factory.mktemp("one_corpus")
-    store = Store(directory / "store")
-    prepare(store, directory / "first.jsonl", TEXTS[:15])
-    make_shards(store, recipe("first"))
-    return directory
-
-
-@pytest.fixture
-def store(one_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A copy of the corpus, and a recipe for the commands."""
-    shutil.copytree(one_corpus, tmp_path, dirs_exist_ok=True)
-    store = Store(tmp_path / "store")
-    monkeypatch.setenv("GROUNDWORK_STORE", str(store.root))
-    settings = {
-        "name": "mine",
-        "corpora": [{"name": "first", "source": {"kind": "files", "paths": ["first.jsonl"]}}],
-        "tokenizer": {"vocab_size": 400},
-        "training": TRAINING,
-    }
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings))
-    monkeypatch.setenv("GROUNDWORK_RECIPE", str(tmp_path / "recipe.yaml"))
-    return store
 
 
 def trained(store: Store, seed: int, exported: bool = True, **training: Any) -> plan.PlannedRun:
@@ -318,95 +284,3 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_the_reason(store: Store)
 def test_no_run_at_all_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gc", "--keep", "0"]) == 2
     assert "--keep 0: must be at least 1" in capsys.readouterr().err
-
-
-def test_a_full_disk_is_freed_of_old_runs(store: Store) -> None:
-    old_run = trained(store, 1).config.run_dir
-    trained(store, 2)
-    configuration = (old_run / "config.yaml").read_bytes()
-    used = on_a_full_disk("gc", "--keep", "1", "--delete")
-    assert used.returncode == 0, used.stderr
-    assert not old_run.exists()
-    assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
-
-
-def test_an_old_run_goes_on_a_file_system_without_links_too(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(source: Path, target: Path) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(source))
-
-    old_run = trained(store, 1).config.run_dir
-    trained(store, 2)
-    configuration = (old_run / "config.yaml").read_bytes()
-    monkeypatch.setattr(os, "link", refused)
-    gc.remove(store, gc.find(store, Limits(runs=1)))
-    assert not old_run.exists()
-    assert (store.root / RECORDS / f"{old_run.name}.yaml").read_bytes() == configuration
-    assert [path.name for path in (store.root / RECORDS).iterdir()] == [f"{old_run.name}.yaml"]
-
-
-def test_a_command_on_a_full_disk_says_so_in_a_sentence(store: Store) -> None:
-    run = trained(store, 1)
-    used = on_a_full_disk("keep", f"{run.config.run_dir.name}-00000032")
-    assert (used.returncode, used.stdout) == (2, "")
-    last = used.stderr.splitlines()[-1]  # a busy machine says what it loads, too
-    why = "cannot be written (File too large): free some space"
-    assert last.startswith(f"error: {run.config.run_dir / 'keep.txt'} {why}")
-
-
-@pytest.mark.parametrize(
-    "command", [["keep", "{run}"], ["keep", "{run}", "--no"], ["gc", "--keep=1", "--delete"]]
-)
-def test_a_command_on_a_read_only_disk_names_the_place_and_the_remedy(
-    store: Store, capsys: pytest.CaptureFixture[str], command: list[str]
-) -> None:
-    run = trained(store, 1).config.run_dir.name
-    trained(store, 2)
-    if not mounted("--bind", store.root, store.root):
-        pytest.skip("no file system can be mounted")
-    try:
-        assert mounted("-o", "remount,bind,ro", store.root)
-        assert main([one.format(run=run) for one in command]) == 2
-    finally:
-        subprocess.run(["umount", "-l", store.root], check=True)
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {store.root}/")
-    assert said.endswith(
-        "(Read-only file system): free some space, or make its disk writable, and run again\n"
-    )
-
-
-def on_a_full_disk(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command that cannot give any file a byte."""
-    return subprocess.run(
-        [sys.executable, "-B", "-m", "pipeline", *arguments],
-        capture_output=True,
-        text=True,
-        preexec_fn=_no_file_gets_a_byte,
-    )
-
-
-def _no_file_gets_a_byte() -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-@pytest.mark.parametrize("doomed", ["run", "checkpoint"])
-def test_what_a_killed_removal_left_is_counted_and_removed_the_next_day(
-    store: Store, monkeypatch: pytest.MonkeyPatch, doomed: str
-) -> None:
-    trained(store, 1)
-    trained(store, 2)
-    garbage = gc.find(store, Limits(runs=1) if doomed == "run" else Limits(checkpoints=1))
-    with monkeypatch.context() as killed:
-        killed.setattr(shutil, "rmtree", lambda *_, **__: None)
-        gc.remove(store, garbage)
-    left = [path for path in (store.root / "runs").rglob(".*.tmp") if path.is_dir()]
-    assert left and not {item.paths[0] for item in gc.find(store)} & {*left}
-    for path in [one for directory in left for one in (directory, *directory.rglob("*"))]:
-        os.utime(path, (time.time() - 2 * gc.UNFINISHED_AFTER_SECONDS,) * 2)
-    table = gc.uses(store)
-    assert sum(use.bytes for use in table) == gc.bytes_below([store.root])
-    gc.remove(store, gc.find(store))
-    assert not any(path.exists() for path in left)

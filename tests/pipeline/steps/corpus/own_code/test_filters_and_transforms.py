@@ -1,4 +1,4 @@
-"""The user's own code on stored parts: what a change makes again, and what a failure costs."""
+"""The user's own filters and transforms: what a change makes again, and what a failure costs."""
 
 import multiprocessing
 import os
@@ -18,133 +18,19 @@ from pipeline.plugins.loading import PluginError
 from pipeline.plugins.settings import FilterParams, TransformParams
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import RecipeError
-from pipeline.sources.source import SourceError
-from pipeline.sources.user_code import PythonConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
-from pipeline.steps.corpus.ingest import Raw
 from pipeline.steps.corpus.quality import reasons
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine, LocalEngine
-from pipeline.store.errors import PipelineError
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from tests.integration.project import TRAINING
 from tests.pipeline.plugins.code import write
 from tests.pipeline.steps.corpora import ENGINE
+from tests.pipeline.steps.corpus.own_code.conftest import MODULE, source
 from tests.pipeline.steps.make import collect, judge, scrub, transform
 from tests.rows import stored_rows
-
-MODULE = """
-    import os
-    import time
-    from pathlib import Path
-
-    from pipeline.plugins import Document, batch_filter, document_filter, document_transform
-    from pydoc_data.topics import topics
-
-    CALLS = Path(__file__).with_name("calls")
-
-    def called():
-        with CALLS.open("a") as file:
-            file.write(f"{os.getpid()}\\n")
-
-    class Chapters:
-        def __init__(self, many=30, broken_after=None):
-            self.many, self.broken_after = many, broken_after
-
-        def fingerprint(self):
-            return str(self.many)
-
-        def documents(self):
-            texts = [text for _, text in sorted(topics.items()) if len(text) > 2000]
-            for number, text in enumerate(texts[: self.many]):
-                if number == self.broken_after:
-                    raise OSError("the server went away")
-                yield Document(f"chapter-{number}", text, metadata={"number": number})
-
-    def once(many=3):
-        called()
-        for number in range(many):
-            yield Document(str(number), f"Document {number} of the source.")
-
-    def odd_documents(**values):
-        yield Document(**{"id": "a", "text": "A text.", **values})
-
-    def leaves():
-        yield Document("a", "A text.")
-        raise SystemExit(3)
-
-    def tells():
-        yield Document("a", "A text.")
-        raise ValueError("no line of john@example.com, 030 7311343 in 'A text.' was read")
-
-    @document_filter
-    def even(document, of=2):
-        called()
-        return document.metadata["number"] % of == 0, "odd"
-
-    @batch_filter(signals={"length": int})
-    class Long:
-        def signals(self, documents):
-            called()
-            return {"length": [len(text) for text in documents["text"].to_pylist()]}
-
-        def keep(self, signals, least=3000):
-            return signals["length"] >= least
-
-    @document_filter
-    def fails_on(document, numbers=()):
-        if document.metadata["number"] in numbers:
-            raise ValueError(document.text)
-        return True
-
-    @document_filter
-    def slow(document, until):
-        called()
-        while len(CALLS.read_text().splitlines()) > until and not Path(f"{CALLS}.go").exists():
-            time.sleep(0.01)
-        return len(document.text) % 3 > 0
-
-    @document_transform
-    def shout(document, fails_on=()):
-        if document.metadata["number"] in fails_on:
-            raise ValueError("unshoutable")
-        return document.text.upper()
-
-    def same(documents):
-        return documents["text"]
-"""
-
-
-@pytest.fixture(autouse=True)
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How often the user's code was called since the last time somebody asked."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    loading.load.cache_clear()
-    write(tmp_path, "own", MODULE)
-    path = tmp_path / "calls"
-
-    def count() -> int:
-        lines = path.read_text().splitlines() if path.exists() else []
-        path.write_text("")
-        return len(lines)
-
-    return count
-
-
-def source(version: str = "1", name: str = "Chapters", **params: object) -> PythonConfig:
-    return PythonConfig(object=f"own:{name}", version=version, params=params)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    """A store with one scrubbed corpus, `notes`, in several parts, from a source of the user's."""
-    store = Store(tmp_path / "store")
-    collect(store, ENGINE, "notes", source(), 40_000)
-    scrub(store, ENGINE, "notes", PiiParams())
-    assert len(store.current(keys.raw("notes")).parts) > 3
-    return store
 
 
 def a_filter(name: str, version: str = "1", share: float = 0.01, **params: object) -> FilterParams:
@@ -300,68 +186,6 @@ def test_a_transform_of_other_corpora_changes_nothing_here(store: Store) -> None
     elsewhere = TransformParams(python="own:shout", version="1", corpora=("other",))
     version = transform(store, ENGINE, "notes", [elsewhere, TransformParams(python="own:same", version="1")])
     assert version.counts["changed"] == 0
-
-
-def test_a_source_is_read_again_when_its_fingerprint_version_or_parameters_change(
-    store: Store, calls: Callable[[], int]
-) -> None:
-    def read(config: PythonConfig) -> tuple[int, int]:
-        calls()
-        return collect(store, ENGINE, "some", config, 40_000).counts["documents"], calls()
-
-    assert read(source(name="once")) == (3, 1)
-    assert read(source(name="once")) == (3, 0)
-    assert read(source(version="2", name="once")) == (3, 1)
-    assert read(source(version="2", name="once", many=4)) == (4, 1)
-    assert Raw("some", source(many=7), 1).observe(store) != Raw("some", source(many=8), 1).observe(store)
-
-
-def test_a_source_that_breaks_off_names_its_last_document_and_publishes_nothing(store: Store) -> None:
-    with pytest.raises(
-        SourceError,
-        match=r"corpus 'more': own:Chapters failed after document 'chapter-11': OSError: the server went "
-        r"away \(own\.py, line \d+\)",
-    ):
-        collect(store, ENGINE, "more", source(broken_after=12), 40_000)
-    assert not [*store.newest_first(keys.raw("more"))]
-
-
-def test_what_a_source_raises_is_shown_without_what_may_be_of_a_document(store: Store) -> None:
-    said = r"ValueError: no line of \.\.\. \.\.\. \.\.\. in '\.\.\.' was read \(own\.py, line \d+\)$"
-    with pytest.raises(SourceError, match=said):
-        collect(store, ENGINE, "some", source(name="tells"), 40_000)
-
-
-def test_a_document_without_metadata_may_say_none(store: Store) -> None:
-    version = collect(store, ENGINE, "some", source(name="odd_documents", metadata=None), 40_000)
-    assert version.counts["documents"] == 1
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        (
-            source(name="odd_documents", url=3),
-            "failed before its first document: the url of document 'a' is of type int, not a text$",
-        ),
-        (
-            source(name="odd_documents", metadata="x"),
-            "the metadata of document 'a' is of type str, not a dictionary$",
-        ),
-        (source(name="odd_documents", url="\ud800"), "the url of document 'a' holds half a surrogate pair$"),
-        (source(name="leaves"), r"failed after document 'a': SystemExit: \.\.\. \(own\.py, line \d+\)$"),
-    ],
-)
-def test_a_document_that_cannot_be_stored_is_named(store: Store, config: PythonConfig, said: str) -> None:
-    with pytest.raises(SourceError, match=f"^corpus 'some': own:{config.object[4:]} .*{said}"):
-        collect(store, ENGINE, "some", config, 40_000)
-
-
-def test_a_source_of_numbers_as_ids_says_so(store: Store) -> None:
-    with pytest.raises(
-        PipelineError, match=r"'some' is empty: its source gave no valid document \(bad_id 1\)"
-    ):
-        collect(store, ENGINE, "some", source(name="odd_documents", id=7), 40_000)
 
 
 def test_inspect_shows_reasons_signals_and_errors(
