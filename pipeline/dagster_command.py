@@ -8,6 +8,7 @@ import runpy
 import signal
 import sys
 import warnings
+from contextlib import ExitStack
 
 from trainer.system import ctrl_c
 
@@ -16,13 +17,14 @@ if __name__ == "__main__":
     from trainer.system.errors import USER_ERROR, TrainerError
     from trainer.system.paths import check_home
 
-    starts_ui = sys.argv[1:2] == ["dev"]
+    starts_ui, held = sys.argv[1:2] == ["dev"], ExitStack()
     try:
         check_home()
         if starts_ui:
-            from pipeline.assets.operations.ui_port import check_port
+            from pipeline.assets.operations.ui_start import check_port, only_ui
 
             check_port(sys.argv[2:])
+            held.enter_context(only_ui())
         if "%" in sys.prefix:  # which stands for a variable in the settings of Dagster's databases
             what = "Dagster cannot be used from a folder with '%' in its path: rename that, and install again"
             raise TrainerError(f"{sys.prefix}: {what}")
@@ -37,4 +39,5 @@ if __name__ == "__main__":
         # They end by SIGINT: they must not inherit that it is ignored, as in the background of a script.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
-    runpy.run_module("dagster", run_name="__main__", alter_sys=True)
+    with held:
+        runpy.run_module("dagster", run_name="__main__", alter_sys=True)

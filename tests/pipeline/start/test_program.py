@@ -114,6 +114,19 @@ def test_a_ui_whose_port_another_program_has_ends_at_once_with_what_to_do(
     assert "give another `--port`" in done.stderr
 
 
+def test_a_second_ui_of_a_home_ends_at_once_and_the_first_goes_on(tmp_path: Path) -> None:
+    """Both would begin each scheduled run."""
+    command = [sys.executable, "-m", "pipeline.dagster_command", "dev", "-h", "127.0.0.1", "--port", "0"]
+    given = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=given, stdout=-3, stderr=-3) as first:
+        until((tmp_path / ".ui.lock").exists, 60)
+        done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60)
+        assert first.poll() is None
+        first.terminate()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"error: DAGSTER_HOME {tmp_path}: another UI of this home runs")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_start_that_is_stopped_or_whose_terminal_is_closed_leaves_no_file(

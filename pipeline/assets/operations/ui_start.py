@@ -1,10 +1,13 @@
-"""The port of the UI, looked at before Dagster is started, which takes long."""
+"""The port and the home of the UI, looked at before Dagster is started, which takes long."""
 
 import argparse
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from pipeline.store.locks import alone
 from trainer.system.errors import TrainerError
+from trainer.system.paths import dagster_home
 
 
 def check_port(arguments: Sequence[str]) -> None:
@@ -21,3 +24,15 @@ def check_port(arguments: Sequence[str]) -> None:
         why = (error.strerror or str(error)).partition(" (while")[0]
         remedy = "open the UI that has it, end the program that has it, or give another `--port`"
         raise TrainerError(f"port {given.port} of {given.host}: {why}: {remedy}") from error
+
+
+@contextmanager
+def only_ui() -> Iterator[None]:
+    """While this lasts, no other UI of this home starts. Raises TrainerError if one runs: the daemons of both
+    would begin what is scheduled.
+    """
+    with alone((home := dagster_home()) / ".ui.lock") as is_alone:
+        if not is_alone:
+            what = "another UI of this home runs, and two would begin each scheduled run twice"
+            raise TrainerError(f"DAGSTER_HOME {home}: {what}: use that one, or end it")
+        yield
