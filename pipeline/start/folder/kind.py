@@ -24,7 +24,8 @@ LEAST_MESSAGES, MOST_OTHERS = 0.2, 0.1
 _OF_LOGS = r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
 _OF_LOGS_AND_TABLES = re.compile(rf"{_OF_LOGS}|[0-9]:[0-9]{{2}} ?[-\u2013] ?[0-9]{{1,2}}:[0-9]{{2}}")
 _COLUMN = re.compile(r"[^\t\n]+\t(?! ?From)")
-_OF_LINE = ("[LINE]", "\ufeff[LINE]")
+# What is only in the exports of programs that write columns: the head of LINE, who comes and goes in WeeChat.
+_IN_COLUMNS = re.compile(r"\A\ufeff?\[LINE\]|\t(?:-->|<--)\t")
 OTHER_LANGUAGES = 0.05  # share from which documents are judged by the rules of their language
 _HEADER = re.compile(
     r"(From|To|Subject|Date|Message-ID|Received|Return-Path|Newsgroups|Path|Xref): ?\S", re.I
@@ -103,7 +104,7 @@ def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
     cuts = edit(_documents(texts), EditParams(rules=CUT))[1]
     found = Counter(cuts.column("rule").to_pylist())
     lines = [line for text in texts for line in text.splitlines() if line.strip()]
-    if not any(text.startswith(_OF_LINE) for text in texts):
+    if not any(map(_IN_COLUMNS.search, texts)):
         columns = filter(_COLUMN.match, cuts.column("text").to_pylist())
         found[EditRule.MESSAGE_TIMES] -= len(list(columns))
     if found[EditRule.MESSAGE_TIMES] < LEAST_MESSAGES * len(lines) or sum(

@@ -106,7 +106,20 @@ def test_times_are_cut_where_most_messages_have_one_and_from_no_log_or_time_tabl
     assert corpus.edits == (("message_times",) if chat else ())
 
 
-def test_columns_of_times_are_cut_where_a_chat_of_line_begins(tmp_path: Path) -> None:
+def _of_weechat(number: int) -> str:
+    said = [f"ann\t{line}" for line in ENGLISH[number].splitlines()]
+    lines = ["-->\tann (~ann@host) has joined #tea", *said]
+    return "".join(f"2024-03-12 18:22:{n % 60:02}\t{line}\n" for n, line in enumerate(lines))
+
+
+def _of_table(number: int) -> str:
+    return _of_weechat(number).partition("\n")[2]
+
+
+@pytest.mark.parametrize(("text", "chat"), [(_of_line, True), (_of_weechat, True), (_of_table, False)])
+def test_columns_of_times_are_cut_where_only_a_chat_has_them(
+    text: Callable[[int], str], chat: bool, tmp_path: Path
+) -> None:
     for number in range(4):
-        (tmp_path / f"{number}.txt").write_text(_of_line(number))
-    assert judged(tmp_path).corpora[0].edits == ("message_times",)
+        (tmp_path / f"{number}.txt").write_text(text(number))
+    assert judged(tmp_path).corpora[0].edits == (("message_times",) if chat else ())
