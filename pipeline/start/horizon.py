@@ -17,7 +17,7 @@ DECAY = 0.3
 FINISHING, RESTARTING = 4.2, 3.0
 # For a restart: share of the time by which the end must be missed, how many times what it costs a shorter
 # training must save, and the share by which a longer one must grow.
-MISSED, SAVED, GROWN = 0.04, 2.0, 0.1
+MISSED, SAVED, GROWN = 0.04, 2.0, 0.03
 LEAD_SECONDS = 2.0  # that a trainer takes to stop, and a step at least
 
 

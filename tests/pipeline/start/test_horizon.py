@@ -80,6 +80,14 @@ def test_everything_ends_at_the_deadline_whatever_the_load(
         assert changes == 0
 
 
+@pytest.mark.parametrize("given", [180.0, 600.0, 1_800.0])
+def test_what_starting_programs_did_not_take_is_trained(given: float) -> None:
+    """A training that would end early is lengthened, also if the restart takes half of the time gained."""
+    seconds = AIM * given - 1.4 * (4 + FINISHING) * PROGRAM
+    planned = Horizon(int(seconds * 9_000 // BATCH) * BATCH, BATCH, 10**9 * BATCH, 10 * BATCH)
+    assert 0.94 * given <= ended(given, lambda _: 0.95, planned, 9_000)[0] <= given
+
+
 def test_a_text_that_is_worth_no_longer_training_ends_it_before_the_deadline() -> None:
     standing = Standing(tokens=69_000, seconds_a_token=1e-4, program_seconds=5, left=3_000, given=3_600)
     planned = Horizon(100_352, BATCH, most=100_352, warmup=10_000)
