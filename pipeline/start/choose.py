@@ -107,7 +107,8 @@ class Chosen:
     tried: Mapping[Size, float] = field(default_factory=dict)
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
-        length = replace(self.length, tokens=horizon.tokens, limit="time")
+        limit = "time" if horizon.tokens < horizon.most else "text"
+        length = replace(self.length, tokens=horizon.tokens, limit=limit)
         return replace(self, horizon=horizon, length=length, changed=why)
 
 

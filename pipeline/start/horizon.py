@@ -37,6 +37,11 @@ class Horizon:
         """Tokens before the learning rate begins to fall."""
         return ScheduleConfig(kind="wsd", decay_fraction=DECAY).stable_tokens(self.tokens)
 
+    def changed_from(self, before: int) -> str:
+        """How its length differs from that of `before` tokens, and why, in words."""
+        goal = "to end in time" if self.tokens < self.most else "to all that the text is worth"
+        return f"{'shortened' if self.tokens < before else 'lengthened'} from {before:,} {goal}"
+
     def resized(self, wanted: float, reached: float) -> "Horizon":
         """The horizon next to `wanted` tokens whose learning rate does not fall before `reached` tokens."""
         least = max(reached, self.warmup) / (1 - DECAY)

@@ -258,9 +258,8 @@ class Jobs:
         assert standing
         horizon = replace(standing, tokens=following.saved_tokens).fitting(self.chosen.horizon)
         why = (
-            f"{'shortened' if horizon.tokens < before else 'lengthened'} from {before:,} to end in time: "
-            f"{1 / standing.seconds_a_token:,.0f} tokens/s, where {self.chosen.tokens_per_second:,.0f} were "
-            "expected"
+            f"{horizon.changed_from(before)}: {1 / standing.seconds_a_token:,.0f} tokens/s, where "
+            f"{self.chosen.tokens_per_second:,.0f} were expected"
         )
         if following.paused:
             why += f", after nothing ran for {following.paused / 60:,.1f} minutes"

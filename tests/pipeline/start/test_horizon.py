@@ -95,6 +95,19 @@ def test_a_text_that_is_worth_no_longer_training_ends_it_before_the_deadline() -
     assert standing.must_change(replace(planned, most=10**9))
 
 
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (10**9, "lengthened from 100,352 to end in time"),
+        (200_704, "lengthened from 100,352 to all that the text is worth"),
+    ],
+)
+def test_a_change_says_whether_the_time_or_the_text_ends_the_training(most: int, said: str) -> None:
+    standing = Standing(tokens=69_000, seconds_a_token=1e-4, program_seconds=5, left=3_000, given=3_600)
+    planned = Horizon(100_352, BATCH, most=most, warmup=10_000)
+    assert standing.fitting(planned).changed_from(planned.tokens) == said
+
+
 def test_a_length_is_not_changed_when_that_would_end_no_sooner() -> None:
     """As with a deadline that is shorter than what a program takes to start."""
     standing = Standing(tokens=60_000, seconds_a_token=1e-4, program_seconds=20, left=-30, given=40)

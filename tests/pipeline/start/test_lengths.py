@@ -123,6 +123,8 @@ def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path
     longest_of_all = horizon.resized(10**12, reached=0)
     assert longest_of_all.tokens == horizon.tokens  # as often as it is worth reading such a text
     shorter = horizon.resized(0.6 * horizon.tokens, reached=0.1 * horizon.tokens)
+    ends = [chosen.with_horizon(one, "").length.limit for one in (shorter, longest_of_all)]
+    assert ends == ["time", "text"]  # with `text`, the time that is left is for other sizes
     write(path, recipe_text(chosen.with_horizon(shorter, "shortened from 1 to end in time"), path.parent))
     training = load_recipe(path).training
     assert training.max_tokens == shorter.tokens < horizon.tokens
