@@ -120,7 +120,7 @@ def _pictures(run: plan.PlannedRun, version: Version) -> dict[str, dg.MarkdownMe
         history = RunHistory(run.config.run_dir)
         stages = funnel.draw(funnel.of_lineage(run.config.lineage))
         drawn = {
-            "loss": sparkline(history.losses, "loss"),
+            "loss": sparkline(history.losses),
             "curves": inline(as_text(training_plots.draw(history)), "curves"),
             "from source to tokens": inline(as_text(stages), "from source to tokens"),
         }

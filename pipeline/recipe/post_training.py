@@ -108,7 +108,7 @@ class PostTraining(Params):
 
 
 def training_settings(
-    section: str, tuning: Tuning, training: dict[str, Any], tokens: int | None = None
+    section: str, tuning: Tuning, training: dict[str, Any], tokens: int | None
 ) -> dict[str, Any]:
     """The section `training` of the derived recipe; `training` is that of the recipe.
 

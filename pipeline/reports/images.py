@@ -13,9 +13,9 @@ SHORT_COLORS = ("#17b", "#d40", "#284", "#64a")
 HUGE = 1e9  # a loss that has exploded
 
 
-def sparkline(values: Sequence[float], title: str) -> dg.MarkdownMetadataValue:
+def sparkline(losses: Sequence[float]) -> dg.MarkdownMetadataValue:
     """A curve with its last value, below 1,000 characters: the UI shows such markdown without a click."""
-    known = [min(max(value, -HUGE), HUGE) for value in values if math.isfinite(value)] or [0.0]
+    known = [min(max(value, -HUGE), HUGE) for value in losses if math.isfinite(value)] or [0.0]
     shown = [*known[:: math.ceil(len(known) / POINTS)], known[-1]]
     low, high = min(shown), max(shown)
     heights = [HEIGHT - 2 - round((HEIGHT - 4) * (value - low) / (high - low or 1)) for value in shown]
@@ -25,7 +25,7 @@ def sparkline(values: Sequence[float], title: str) -> dg.MarkdownMetadataValue:
         f'<polyline fill="none" stroke="#17b" points="{points}"/>'
         f'<text x="{4 * len(shown) + 4}" y="{heights[-1]}" font-size="12">{known[-1]:.3f}</text></svg>'
     )
-    return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{as_text(svg.encode())})")
+    return dg.MetadataValue.md(f"![loss](data:image/svg+xml;base64,{as_text(svg.encode())})")
 
 
 def overlaid(

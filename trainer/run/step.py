@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch.optim import Optimizer
@@ -87,9 +87,9 @@ class StepResult:
     loss: float
     grad_norm: float
     lr_factor: float
-    skipped: bool = False
-    spike: bool = False
-    preferences: dict[str, float] = field(default_factory=dict)
+    skipped: bool
+    spike: bool
+    preferences: dict[str, float]
 
 
 class NotFiniteError(TrainerError):

@@ -21,12 +21,7 @@ class Progress(NamedTuple):
 
 
 def status_line(
-    what: str,
-    begun: float,
-    progress: Progress,
-    columns: int,
-    plain: bool,
-    whole: tuple[float, float] | None = None,
+    what: str, begun: float, progress: Progress, columns: int, plain: bool, whole: tuple[float, float] | None
 ) -> str:
     """The line in at most so many columns, of something that has `begun`. `plain` asks for ASCII. With a
     `whole`, the times at which that began and ends, the bar shows how much of it is over.

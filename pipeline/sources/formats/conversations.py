@@ -195,7 +195,7 @@ class _Row:
         values = [self._row[name] for name in self.used]
         if self.used == CLAUDE:
             return without_thoughts(*values)
-        return shown_messages("mapping", *values) if self.used == TREE else best_answers("prompt", values[1])
+        return shown_messages(*values) if self.used == TREE else best_answers(values[1])
 
     def _messages(self, column: str, role: str | None) -> list[Message]:
         return messages(column, self._row[column], role, self._unread)

@@ -21,26 +21,26 @@ _UNSHOWN = ("thoughts", "reasoning_recap", "user_editable_context", "model_edita
 _HIDDEN, _MEMORY = "is_visually_hidden_from_conversation", "bio"
 
 
-def shown_messages(column: str, tree: Any, last: Any) -> list[dict[str, Any]]:
+def shown_messages(tree: Any, last: Any) -> list[dict[str, Any]]:
     """The messages from the first one to `last` that ChatGPT's page shows, without those of others than the
     user that are empty. Raises BadConversationError.
     """
     if not isinstance(tree, Mapping) or not isinstance(last, str):
-        raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} holds no tree of messages")
+        raise BadConversationError(Reason.NO_MESSAGES, "column 'mapping' holds no tree of messages")
     branch: list[dict[str, Any]] = []
     seen: set[str] = set()
     while isinstance(last, str) and last not in seen:
         seen.add(last)
         node = tree.get(last)
         if not isinstance(node, Mapping):
-            raise BadConversationError(Reason.NO_MESSAGES, f"column {column!r} has no message {last!r}")
+            raise BadConversationError(Reason.NO_MESSAGES, f"column 'mapping' has no message {last!r}")
         if isinstance(message := node.get("message"), Mapping) and not _is_unshown(message):
             branch.append(_message(message))
         last = node.get("parent")
     return [one for one in reversed(branch) if one["role"] == "user" or any(one["content"])]
 
 
-def best_answers(column: str, first: Any) -> list[dict[str, Any]]:
+def best_answers(first: Any) -> list[dict[str, Any]]:
     """The messages from the first one, each followed by its best answer, to the last of the assistant. Raises
     BadConversationError.
     """
@@ -54,7 +54,7 @@ def best_answers(column: str, first: Any) -> list[dict[str, Any]]:
     while branch and branch[-1]["role"] != "assistant":
         branch.pop()
     if not branch:
-        raise BadConversationError(Reason.NO_ANSWER, f"column {column!r} has no answer")
+        raise BadConversationError(Reason.NO_ANSWER, "column 'prompt' has no answer")
     return branch
 
 

@@ -56,9 +56,9 @@ class FoundCorpus:
     longest: int
     documents: int
     long_document: int
-    edits: tuple[EditRule, ...] = ()
-    blank: float = 0.0
-    repeats_ids: bool = False
+    edits: tuple[EditRule, ...]
+    blank: float
+    repeats_ids: bool
 
     @property
     def is_text(self) -> bool:

@@ -76,13 +76,7 @@ def push_documents(exported: Path, repository: str, public: bool) -> str:
 
 
 def _upload(
-    directory: Path,
-    repository: str,
-    public: bool,
-    *,
-    message: str,
-    kind: str = "model",
-    old: Sequence[str] = (),
+    directory: Path, repository: str, public: bool, *, message: str, old: Sequence[str], kind: str = "model"
 ) -> str:
     """Files in the repository that match `old` are deleted, unless they are in the directory, too."""
     from huggingface_hub import HfApi
@@ -97,7 +91,7 @@ def _upload(
                 folder_path=directory,
                 commit_message=message,
                 ignore_patterns=["manifest.json", ".*"],  # the store's own
-                delete_patterns=list(old) or None,
+                delete_patterns=list(old),
             ).commit_url
     except Exception as error:  # the HTTP library's own errors, which change between its versions
         raise PipelineError(f"{repository} cannot be pushed to {hub.endpoint}: {_why(error)}") from error

@@ -198,7 +198,7 @@ class Sighting:
         return None if self.by is self.checkpoint else self.by.described
 
 
-def that_saw(store: Store, corpus: str, version: str | None = None) -> list[Sighting]:
+def that_saw(store: Store, corpus: str, version: str | None) -> list[Sighting]:
     """The checkpoints on disk that were trained on a corpus, or that started from the weights of a model that
     was. A `version` leaves only those that were trained on it: the first digits of the data version of any
     stage of the corpus, or of the revision of its source.

@@ -37,7 +37,7 @@ class PlacedDocument:
     url: str | None
     begin: int
     end: int
-    title: str | None = None
+    title: str | None
 
 
 class CorpusText:

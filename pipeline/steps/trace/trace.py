@@ -38,7 +38,7 @@ class Occurrence:
     url: str | None
     token: int
     steps: Sequence[int] | None
-    title: str | None = None
+    title: str | None
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class StoredObject:
     bytes: int
     etag: str
     modified: int
-    sha256: str = ""
+    sha256: str
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @given(st.lists(st.floats(), max_size=2000))
 def test_a_sparkline_of_any_losses_is_short_enough_to_be_shown_at_once(losses: list[float]) -> None:
-    shown = sparkline(losses, "loss").value
+    shown = sparkline(losses).value
     assert shown and len(shown) < 1000
     match = re.fullmatch(r"!\[loss\]\(data:image/svg\+xml;base64,(.*)\)", shown)
     assert match
@@ -29,7 +29,7 @@ def test_a_sparkline_of_any_losses_is_short_enough_to_be_shown_at_once(losses: l
 
 @pytest.mark.parametrize("losses", [[5.0, 4.0, 3.0], [5.0, math.nan, 3.0]])
 def test_a_falling_loss_falls_and_names_its_last_value(losses: list[float]) -> None:
-    svg = base64.b64decode((sparkline(losses, "loss").value or "").partition("base64,")[2][:-1]).decode()
+    svg = base64.b64decode((sparkline(losses).value or "").partition("base64,")[2][:-1]).decode()
     heights = [int(one.partition(",")[2]) for one in svg.partition('points="')[2].partition('"')[0].split()]
     assert heights == sorted(heights) and heights[0] < heights[-1] and ">3.000<" in svg
 
