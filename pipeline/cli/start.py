@@ -165,7 +165,7 @@ def _wishes(options: argparse.Namespace) -> Wishes:
             f"`groundwork {shell_word(options.folder)} --hours 2`"
         )
     if not 0 < options.hours < 10_000:
-        raise UsageError(f"--hours {options.hours:g}: give a time above 0, such as 2 or 0.5")
+        raise UsageError(f"--hours {options.hours:g}: give a time above 0 and below 10,000, such as 2 or 0.5")
     languages = tuple(one.strip().lower() for one in options.languages.split(",") if one.strip())
     for language in languages:
         if language not in LANGUAGES:

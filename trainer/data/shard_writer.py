@@ -32,8 +32,6 @@ class ShardWriter(ExitStack):
         super().__init__()
         self.prefix = Path(prefix)
         self.dtype = np.dtype(dtype).newbyteorder("<")
-        if self.dtype not in DTYPE_CODES.values():
-            raise ValueError(f"token shards hold uint16 or uint32, not {dtype}")
         self._max_id = min(int(np.iinfo(self.dtype).max), MAX_ID)
         self._lengths: list[np.ndarray] = []
         self._documents = 0

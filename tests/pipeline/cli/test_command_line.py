@@ -92,6 +92,29 @@ def test_an_option_whose_value_is_empty_is_not_taken_for_none(
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("decide base base", "base is compared with itself"),
+        ("export --format gguf -o out --split train", "--format gguf exports a model"),
+        ("lineage x --version 12", "--version: name the corpus"),
+        ("lineage x --losses", "--losses: name the step"),
+        ("reproduce", "give either CHECKPOINT or --variant"),
+        ("reproduce x --variant y", "give either CHECKPOINT or --variant"),
+        ("start . --hours 0", "give a time above 0 and below 10,000"),
+        ("start . --hours 20000", "give a time above 0 and below 10,000"),
+        ("start . --hours 1 --languages en,englsh", "--languages: unknown 'englsh'"),
+        ("start . --hours 1 --languages fi,dn", "--languages: unknown 'dn'"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_options_that_do_not_fit_are_refused_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    assert main(line.split()) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_the_mixture_of_a_variant_can_be_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,9 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         ("data.corpora.0.train=[/]", "/ is not a prefix of a shard: name its path without .bin"),
         (f"training.max_tokens={10**30}", "max_tokens: must be at most 1000000000000000000"),
         ("training.model.rope_theta=1", "rope_theta: must be above 1, not 1"),
+        ("training.checkpoint.every_tokens=null", "checkpoint: set every_tokens or every_minutes"),
+        ("training.pretrained={path: a, repo: b/c, revision: main}", "pretrained: set either path .*not both"),
+        ("training.pretrained={repo: b/c}", "pretrained: set repo and revision together"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_what_to_do(tmp_path: Path, override: str, says: str) -> None:
@@ -184,9 +187,10 @@ def test_a_key_that_is_in_the_file_twice_is_named_with_its_line(tmp_path: Path) 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [")
-    for name in ("bad.yaml", "missing.yaml"):
+    (tmp_path / "text.yaml").write_text("run_dir")
+    for name in ("bad.yaml", "missing.yaml", "text.yaml: is not a mapping"):
         with pytest.raises(TrainerError, match=name):
-            load_run_config(tmp_path / name)
+            load_run_config(tmp_path / name.partition(":")[0])
 
 
 def test_places_and_cadence_do_not_change_the_meaning_but_settings_and_data_do(tmp_path: Path) -> None:
