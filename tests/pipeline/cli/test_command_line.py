@@ -1,6 +1,7 @@
 """Whatever stands on the command line or in the environment, a command ends in its status or one sentence."""
 
 import os
+import shlex
 import signal
 from argparse import ArgumentParser
 from pathlib import Path
@@ -97,21 +98,29 @@ def test_an_option_whose_value_is_empty_is_not_taken_for_none(
     [
         ("decide base base", "base is compared with itself"),
         ("export --format gguf -o out --split train", "--format gguf exports a model"),
+        ("forget x --reason ' '", "--reason: is empty"),
+        ("inspect-shards --documents -1", "--documents -1: must be at least 0"),
         ("lineage x --version 12", "--version: name the corpus"),
         ("lineage x --losses", "--losses: name the step"),
         ("reproduce", "give either CHECKPOINT or --variant"),
         ("reproduce x --variant y", "give either CHECKPOINT or --variant"),
+        ("push someone/texts --data out --model m", "leave out --model and --variant"),
+        ("restore science", "nothing is cut out of this corpus"),
+        ("start / --hours 1", "is the whole machine"),
         ("start . --hours 0", "give a time above 0 and below 10,000"),
         ("start . --hours 20000", "give a time above 0 and below 10,000"),
         ("start . --hours 1 --languages en,englsh", "--languages: unknown 'englsh'"),
         ("start . --hours 1 --languages fi,dn", "--languages: unknown 'dn'"),
+        ("variants run --at-once 0", "--at-once 0: must be at least 1"),
+        ("variants run --job sft --recipe tiny", "--job sft: the recipe has no post_training.sft"),
+        ("decide --section dpo --recipe tiny", "--section dpo: the recipe has no post_training.dpo"),
     ],
 )
 @pytest.mark.usefixtures("folder")
 def test_options_that_do_not_fit_are_refused_with_what_to_do(
     capsys: pytest.CaptureFixture[str], line: str, said: str
 ) -> None:
-    assert main(line.split()) == 2
+    assert main(shlex.split(line)) == 2
     assert said in capsys.readouterr().err
 
 

@@ -41,6 +41,11 @@ OTHER_FORMATS = {
     "library.rdf": (b'<?xml version="1.0"?><rdf:RDF>', "XML, whose tags would be learned"),
     "enwiki-pages-articles1.xml-p1p41242.bz2": (bz2.compress(b"<mediawiki>\n<page>"), "wikiextractor --json"),
     "dump.gz": (gzip.compress(b'<?xml version="1.0"?><posts>'), "XML, whose tags would be learned"),
+    "table.xyz.gz": (gzip.compress(b"1 2 3"), "or name it .txt.gz if it is text"),
+    "backup": (gzip.compress(b"text"), "the file is packed: unpack it"),
+    "report": (PACKED, "packed, as Office documents are"),
+    "database": (b"SQLite format 3\0" + bytes(100), "write its text into a table"),
+    "core": (b"core \0 of a program " * 9, "the file is not text"),
     # What Thunderbird and Maildir keep.
     "INBOX": (b"From - Mon Jan  1 10:00:00 2024\r\nX-Mozilla-Status: 0001\r\n", "name it .mbox"),
     "cur/1700000000.M0P1.host:2,S": (RECEIVED + b"From: a@example.org\r\n\r\nText\r\n", "name it .eml"),
