@@ -108,6 +108,27 @@ MODULE = """
     @document_filter
     def from_metadata(document, stars):
         return document.metadata["stars"] >= stars
+
+    @document_filter
+    class Undeclared:
+        def signals(self, document):
+            return {"length": len(document.text)}
+
+        def keep(self, signals):
+            return signals["length"] > 3
+
+    @document_filter(signals={"length": int})
+    class NoMethods:
+        pass
+
+    @document_filter(signals={"length": int})
+    class Unnamed(Undeclared):
+        def __init__(self, model=None):
+            if model:
+                raise FileNotFoundError(f"there is no {model}")
+
+        def signals(self, document):
+            return len(document.text)
 """
 
 
@@ -225,11 +246,22 @@ def test_a_batch_with_a_wrong_number_of_values_fails_on_each_of_its_documents() 
         ("from_metadata", {}, "missing a required argument: 'stars'; it takes stars"),
         ("Short", {"mots": 3}, "got an unexpected keyword argument 'mots'; it takes unit, most"),
         ("shrot", {}, r"has no 'shrot': did you mean 'short'\?"),
+        ("Undeclared", {}, r"Undeclared declares no signals: mark it with @document_filter\(signals="),
+        ("NoMethods", {}, "NoMethods has no method 'signals'"),
     ],
 )
 def test_a_mistake_in_the_recipe_is_one_sentence(name: str, params: dict, said: str) -> None:
     with pytest.raises(PluginError, match=said):
         a_filter(name, **params)
+
+
+def test_a_class_that_cannot_be_made_or_gives_no_dictionary_says_so() -> None:
+    with pytest.raises(
+        PluginError, match="Unnamed cannot be constructed: FileNotFoundError: there is no lid"
+    ):
+        a_filter("Unnamed", model="lid").measure(batch("text"))
+    _, (failure,) = a_filter("Unnamed").measure(batch("text"))
+    assert failure.message == "mine.filters:Unnamed returned 4: signals are a dictionary by name"
 
 
 @pytest.mark.parametrize(

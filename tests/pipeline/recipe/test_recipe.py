@@ -105,6 +105,10 @@ def test_a_store_in_a_bucket_changes_nothing_that_is_made(
             {"corpora": [{"name": "a", "source": {"kind": "files", "paths": ["x"], "separator": "tab"}}]},
             "separator: must be text of no more characters than 1, not 'tab'",
         ),
+        (
+            {"corpora": [{"name": "a", "source": {"kind": "files", "paths": ["x"], "separator": '"'}}]},
+            "separator: '\"' cannot separate fields; write for example ';'",
+        ),
         ({"quality": "nice"}, "unknown profile 'nice'; choose from .*docs"),
         (
             {"training": TRAINING | {"optimizer": {"kind": "adam"}}},

@@ -109,7 +109,10 @@ def test_overrides_reach_into_the_file(tmp_path: Path) -> None:
         (f"training.max_tokens={10**30}", "max_tokens: must be at most 1000000000000000000"),
         ("training.model.rope_theta=1", "rope_theta: must be above 1, not 1"),
         ("training.checkpoint.every_tokens=null", "checkpoint: set every_tokens or every_minutes"),
-        ("training.pretrained={path: a, repo: b/c, revision: main}", "pretrained: set either path .*not both"),
+        (
+            "training.pretrained={path: a, repo: b/c, revision: main}",
+            "pretrained: set either path .*not both",
+        ),
         ("training.pretrained={repo: b/c}", "pretrained: set repo and revision together"),
     ],
 )

@@ -78,6 +78,7 @@ def test_items_without_wrong_answers_are_compared_with_no_chance(tmp_path: Path)
     [
         ({**SKY, "gold": 2}, "gold is 2, but counts from 0 to 1"),
         ({**SKY, "continuations": []}, "continuations: Tuple should have at least 1 item"),
+        ({**SKY, "continuations": [" blue", ""]}, "a continuation is empty. A line is {"),
         ({**SKY, "context": ["a"]}, "a list of contexts has one for each continuation"),
         ({"context": "a"}, "continuations: is missing"),
     ],

@@ -64,6 +64,9 @@ def test_a_group_stands_for_its_tasks_and_each_filter_of_a_generation_for_itself
         "lm-eval:sums exact_match flexible": (4, 0.5),
     }
     assert found.left_out == ["lm-eval:text word_perplexity", "lm-eval:text bits_per_byte"]
+    only = given | {"results": {"text": rows["text"]}}
+    with pytest.raises(PipelineError, match="holds no share of right answers, only lm-eval:text word_perp"):
+        Results.read(lm_eval.write(tmp_path, "somewhere", **only))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", json.dumps({"results": {"own": {"acc": 1}}})])

@@ -42,6 +42,16 @@ MODULE = """
                     raise OSError("the server went away")
                 yield Document(f"chapter-{number}", text, metadata={"number": number})
 
+    class Dated:
+        def __init__(self, since):
+            self.since = since
+
+        def fingerprint(self):
+            return self.since - 1
+
+        def documents(self):
+            yield Document("a", "A text.")
+
     def once(many=3):
         called()
         for number in range(many):

@@ -256,6 +256,10 @@ def test_inspect_shows_reasons_signals_and_errors(
             "the name 'min_words' is in use already: give 'own:even' another `name`",
         ),
         (
+            {"quality": {"filters": [{"python": "own:even", "version": "1", "name": "even/odd"}]}},
+            "'even/odd' cannot name a filter: use letters, digits, '_' and '-'",
+        ),
+        (
             {
                 "corpora": [
                     {"name": "notes", "source": {"kind": "python", "object": "own:Long", "version": "1"}}

@@ -45,6 +45,18 @@ def test_what_a_source_raises_is_shown_without_what_may_be_of_a_document(store: 
         collect(store, ENGINE, "some", source(name="tells"), 40_000)
 
 
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        (2024, "gave a whole number as its fingerprint: give a text"),
+        ("May", r"cannot tell its fingerprint: TypeError: .*\(own\.py, line \d+\)"),
+    ],
+)
+def test_a_fingerprint_that_is_none_is_named(store: Store, since: object, said: str) -> None:
+    with pytest.raises(SourceError, match=f"^corpus 'some': own:Dated {said}"):
+        collect(store, ENGINE, "some", source(name="Dated", since=since), 40_000)
+
+
 def test_a_document_without_metadata_may_say_none(store: Store) -> None:
     version = collect(store, ENGINE, "some", source(name="odd_documents", metadata=None), 40_000)
     assert version.counts["documents"] == 1
