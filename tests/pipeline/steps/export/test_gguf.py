@@ -194,7 +194,17 @@ def test_half_an_export_is_told_by_the_file(name: str, content: bytes | None, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_scaling_that_llama_cpp_reads_for_llama_only_is_refused_for_qwen3(tmp_path: Path) -> None:
-    model = made(tmp_path, MODELS["llama3"] | {"qk_norm": True}, TOKENIZERS[0])
-    with pytest.raises(PipelineError, match="llama3 with qk_norm"):
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (MODELS["llama3"] | {"qk_norm": True}, "llama3 with qk_norm"),
+        ({"rope_scaling": YARN | {"attention_factor": 1.1}}, r"rope_scaling\.attention_factor"),
+        ({"rope_scaling": YARN | {"truncate": False}}, r"rope_scaling\.truncate"),
+    ],
+)
+def test_a_scaling_that_llama_cpp_does_not_compute_is_refused(
+    tmp_path: Path, shape: dict[str, Any], said: str
+) -> None:
+    model = made(tmp_path, shape, TOKENIZERS[0])
+    with pytest.raises(PipelineError, match=said):
         gguf.write(model, tmp_path / "model.gguf", "mine", lambda _: None)
