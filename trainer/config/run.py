@@ -177,10 +177,13 @@ def from_record(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_to_train(path: Path, overrides: list[str] | None = None) -> RunConfig:
-    """As `load_run_config`, for a run that is to be trained: refuses settings that have no effect."""
+    """As `load_run_config`, for a run that is to be trained: refuses settings that have no effect, and those
+    for which the run is too short.
+    """
     config = load_run_config(path, overrides)
     try:
         unused.check(config.training)
+        config.training.check_length()
     except ValueError as error:
         raise TrainerError(f"{path}: {error}") from None
     return config

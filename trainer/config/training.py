@@ -56,7 +56,7 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
         return with_rows(values)
 
     @model_validator(mode="after")
-    def _steps_and_schedules_fit(self) -> Self:
+    def _steps_fit(self) -> Self:
         micro = self.micro_batch_tokens
         for stage in self.curriculum.stages:
             where = f"stage {stage.name!r}: " if self.stages else ""
@@ -78,7 +78,6 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
                     f"{where}packing best_fit needs the same seq_len in the entire run: leave out the "
                     "stage's seq_len, or set packing to windows"
                 )
-            stage.schedule.check(stage.schedule_tokens, where)
         return self
 
     def _how_to_end(self, name: str, end: int) -> str:
@@ -93,29 +92,33 @@ class TrainingConfig(Bookkeeping, Learning, Rows, Numerics, Tuning, Sizes):
         return f"{change}, and max_tokens to {end}" if written is self.stages[-1] else change
 
     @model_validator(mode="after")
-    def _averaging_fits_into_the_run(self) -> Self:
+    def _the_length_suffices(self) -> Self:
+        if self.averaging and self.averaging.checkpoints and self._averaged_every is None:
+            raise ValueError(
+                "averaging.checkpoints needs checkpoints at fixed steps: set averaging.every_tokens, or "
+                "checkpoint.every_tokens"
+            )
+        if self.objective == "pretrain":  # tuning is as long as its text, which is not known yet
+            self.check_length()
+        return self
+
+    def check_length(self) -> None:
+        """Raises ValueError if the run is too short for its warmup, its decay or its averages."""
+        for stage in self.curriculum.stages:
+            stage.schedule.check(stage.schedule_tokens, f"stage {stage.name!r}: " if self.stages else "")
         if self.averaging is None:
-            return self
+            return
         half_life, number = self.averaging.half_life_tokens, self.averaging.checkpoints
         if half_life is not None and half_life > self.max_tokens:
             raise ValueError(
                 f"averaging.half_life_tokens {half_life} is more than max_tokens {self.max_tokens}: lower it"
             )
-        if number is None:
-            return self
-        if self._averaged_every is None:
-            raise ValueError(
-                "averaging.checkpoints needs checkpoints at fixed steps: set averaging.every_tokens, or "
-                "checkpoint.every_tokens"
-            )
-        # Tuning is as long as its text, which `plan` knows.
-        if self.objective == "pretrain" and len(self.averaged_steps) < number:
+        if number is not None and len(self.averaged_steps) < number:
             raise ValueError(
                 f"averaging.checkpoints {number}: with one every {self._averaged_every} tokens, a run of "
                 f"{self.max_tokens} tokens has only {len(self.averaged_steps)}: lower "
                 "averaging.every_tokens, or averaging.checkpoints"
             )
-        return self
 
     @model_validator(mode="after")
     def _attention_has_sinks(self) -> Self:

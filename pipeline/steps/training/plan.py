@@ -93,17 +93,15 @@ def with_length(recipe: Recipe, shards: Mapping[str, Version], epochs: float) ->
 
 def plan(store: Store, recipe: Recipe, name: str = "") -> PlannedRun:
     """The run that the recipe describes on its shards, called `name` or as the recipe. Raises PipelineError
-    when there is nothing to train or validate on.
+    when there is nothing to train or validate on, or too little for the settings of a section.
     """
     found = settled(store, recipe)
+    try:
+        found.training.check_length()
+    except ValueError as error:  # of a section, whose length its text decides
+        raise PipelineError(f"post_training.{recipe.section}.training.{error}") from None
     work, training = _training_work(store, found), found.training
     run_dir = store.root / RUNS / work.name
-    wanted, steps = training.averaging and training.averaging.checkpoints, training.averaged_steps
-    if wanted and len(steps) < wanted:
-        raise PipelineError(
-            f"training.averaging.checkpoints {wanted}: training for {training.max_tokens} tokens saves only "
-            f"{len(steps)}: lower it, or averaging.every_tokens"
-        )
     config = RunConfig(
         run_dir=run_dir,
         name=_first_name(run_dir) or f"{name or recipe.name} {work.fingerprint[:NAME_LENGTH]}",

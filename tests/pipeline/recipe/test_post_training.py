@@ -96,6 +96,18 @@ def test_its_length_is_whole_steps_with_as_many_evaluations(tmp_path: Path) -> N
     assert own.trained_for(10_000).training.evaluation.every_tokens == 1024
 
 
+def test_a_section_may_set_what_only_its_length_must_fit(tmp_path: Path) -> None:
+    settings = {
+        "schedule": {"kind": "cosine", "warmup_tokens": 5000},
+        "averaging": {"half_life_tokens": 9000},
+    }
+    training = (
+        tuned(tmp_path, "sft", sft={"corpora": [TALKS], "training": settings}).trained_for(10_000).training
+    )
+    training.check_length()
+    assert (training.schedule.warmup_tokens, training.moving_average) == (5000, 9000)
+
+
 @pytest.mark.parametrize(
     ("section", "said"),
     [

@@ -160,6 +160,15 @@ def test_a_setting_that_has_no_effect_is_refused(tmp_path: Path, changes: dict[s
         load_to_train(tmp_path / "config.yaml")
 
 
+def test_a_tuning_whose_warmup_is_longer_is_not_trained(tmp_path: Path) -> None:
+    settings = example()
+    settings["data"]["chat"] = {"system": 4, "user": 5, "assistant": 6, "tool": 7, "end": 8}
+    settings["training"] |= {"objective": "sft", "schedule": {"kind": "cosine", "warmup_tokens": 2560}}
+    load(tmp_path, settings)  # a recipe is read before the length is known
+    with pytest.raises(TrainerError, match=r"config\.yaml: schedule\.warmup_tokens 2560 do not fit into"):
+        load_to_train(tmp_path / "config.yaml")
+
+
 @pytest.mark.parametrize("optimizer", get_args(OptimizerKind))
 @pytest.mark.parametrize("schedule", ["constant", "linear", "wsd"])
 def test_a_configuration_that_holds_every_default_has_no_setting_without_effect(

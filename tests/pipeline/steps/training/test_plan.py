@@ -190,6 +190,33 @@ def test_a_section_of_next_to_no_text_takes_a_step(store: Store) -> None:
         assert plan.with_length(changed.tuned("sft"), shards, epochs).training.steps >= steps
 
 
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        (
+            {"schedule": {"warmup_tokens": 10**9}},
+            r"schedule\.warmup_tokens 1000000000 .* do not fit into the",
+        ),
+        ({"averaging": {"half_life_tokens": 10**9}}, r"averaging\.half_life_tokens 1000000000 is more than"),
+        ({"averaging": {"checkpoints": 10**6}}, r"averaging\.checkpoints 1000000: .* has only"),
+    ],
+)
+def test_settings_that_do_not_fit_the_length_of_a_section_are_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch, training: dict[str, Any], said: str
+) -> None:
+    make_shards(store, recipe("first"))
+    source = {"kind": "files", "paths": ["talks.jsonl"], "format": "chat"}
+    section = {"corpora": [{"name": "first", "source": source}], "training": training}
+    written = recipe("second").model_dump(mode="json", by_alias=True)
+    sft = Recipe.model_validate(written | {"post_training": {"sft": section}}).tuned("sft")
+    shards = {"first": store.current(keys.token_shards("first"))}
+    sft = plan.with_length(sft, shards, 1.0)
+    # Its base model, whose training takes a minute, decides nothing here.
+    monkeypatch.setattr(plan, "settled", lambda *_: plan.Settled(sft, shards, sft.training))
+    with pytest.raises(PipelineError, match=rf"^post_training\.sft\.training\.{said}"):
+        plan.plan(store, sft)
+
+
 def test_a_model_that_is_missing_is_compared_with_one_of_the_same_text_only(store: Store) -> None:
     first, second = recipe("first"), recipe("second")
     for one in (first, second):
