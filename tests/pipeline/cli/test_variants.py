@@ -25,8 +25,8 @@ run(["variants", "run"])
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_jobs_in_the_background_save_and_end_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+def started(tmp_path: Path, job: str) -> subprocess.Popen[str]:
+    """`variants run` of a recipe with one variant, whose jobs are the script `job`."""
     source = {"kind": "files", "paths": ["notes.txt"]}
     recipe = {
         "name": "mine",
@@ -35,20 +35,34 @@ def test_jobs_in_the_background_save_and_end_with_the_command(tmp_path: Path, nu
         "variants": {"strict": {"quality": {"min_words": 60}}},
     }
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    (tmp_path / "python").write_text(JOB)
+    (tmp_path / "python").write_text(job)
     (tmp_path / "python").chmod(0o755)
-    notes = tmp_path / "notes"
-    environment = os.environ | {"NOTES": str(notes), "GROUNDWORK_RECIPE": str(tmp_path / "recipe.yaml")}
-    process = subprocess.Popen(
+    named = {"NOTES": str(tmp_path / "notes"), "GROUNDWORK_RECIPE": str(tmp_path / "recipe.yaml")}
+    return subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(tmp_path / "python")],
-        env=environment,
+        env=os.environ | named,
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         # A script starts what it leaves in the background so.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_jobs_in_the_background_save_and_end_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    process, notes = started(tmp_path, JOB), tmp_path / "notes"
     until(notes.exists, 60, lambda: "no job has begun")
     process.send_signal(number)
     process.wait(20)
     until(lambda: "saved" in notes.read_text(), 20, lambda: "the job was not told to stop")
     assert notes.read_text().split() == ["begun", "saved"]
+
+
+def test_variants_that_failed_are_named_with_the_command_that_resumes_them(tmp_path: Path) -> None:
+    said = started(tmp_path, "#!/bin/sh\nexit 1\n").communicate(timeout=60)[1]
+    assert said.splitlines()[-1] == (
+        "error: failed: base, strict; the output above says why. To resume: "
+        "python -m pipeline variants run base strict --job pretrain"
+    )
