@@ -26,10 +26,10 @@ from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalize import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import Texts, hash_words, normalize_row, polynomial, texts
 from pipeline.stages.golden_ratio import GOLDEN_RATIO
-from pipeline.stages.text import decode, equals
+from pipeline.stages.text import UNICODE, decode, equals
 from pipeline.store.params import Params, required
 
-INDEX_VERSION, VERSION = "decontamination-4", "decontamination-5"
+INDEX_VERSION, VERSION = f"decontamination-4-{UNICODE}", f"decontamination-5-{UNICODE}"
 HITS_SCHEMA = required(
     id=pa.string(),
     set=pa.string(),

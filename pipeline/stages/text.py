@@ -1,10 +1,14 @@
 """A text column as the two flat arrays that compiled kernels read, and the characters in them."""
 
+import unicodedata
+
 import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing
 
+# Part of the version of each stage that asks Python what a letter is: Pythons differ in new characters.
+UNICODE = f"unicode-{unicodedata.unidata_version}"
 CODE_POINTS = 0x110000
 REPLACEMENT = 0xFFFD
 

@@ -4,9 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipeline.stages.text import UNICODE
 from pipeline.store.params import Params
 
-VERSION = "dedup-5"
+VERSION = f"dedup-5-{UNICODE}"
 SEED = 1  # of the MinHash permutations
 # Of a document, that its MinHash covers. Exact copies are found by their full text, whatever its length, and
 # candidates are verified on it.

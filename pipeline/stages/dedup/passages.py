@@ -11,8 +11,9 @@ from pipeline.stages.compiled import kernel
 from pipeline.stages.dedup.params import DedupParams
 from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalize_row, texts
 from pipeline.stages.dedup.signatures import minhash_row, permutations
+from pipeline.stages.text import UNICODE
 
-VERSION = "passages-2"
+VERSION = f"passages-2-{UNICODE}"
 # Where one word of five is replaced, 0.8^3 of the 3-grams stay, a half, but only a third of the 5-grams. Of
 # 2-grams, an unrelated document as long as a book holds a third by chance; of 3-grams, a tenth.
 WORDS = 3

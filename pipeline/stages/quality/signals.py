@@ -3,7 +3,6 @@
 Thresholds are applied to the table later, so changing one needs no new measurement.
 """
 
-import unicodedata
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +14,10 @@ from pipeline.stages.quality.c4 import C4, c4
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES, Numbering, Repetition, repetition
 from pipeline.stages.quality.unicode import character_classes
 from pipeline.stages.quality.walk import Count, Words, walk
-from pipeline.stages.text import utf8_arrays
+from pipeline.stages.text import UNICODE, utf8_arrays
 from pipeline.store.params import required
 
-# Part of the fingerprint. Python's version of Unicode decides what counts as a letter or as white space.
-VERSION = f"quality-7-unicode-{unicodedata.unidata_version}"
+VERSION = f"quality-7-{UNICODE}"
 
 _RETURN = ord("\r")
 MAX_DOCUMENT_BYTES = 2**31 - 1  # n-grams are numbered by 32 bits
