@@ -81,7 +81,8 @@ def _unit(package: str, size: int | None) -> Unit:
     states = {name: _state(path) for name, path in modules.items()}
     hashes = {name: _sha256(path, states[name]) for name, path in modules.items()}
     all_bytes = sum(found[0] for found in states.values())
-    return Unit(package, fingerprint([origin_of(package), hashes]), size or all_bytes)
+    state = [origin_of(package), platform.python_version(), hashes]  # its grammar decides which modules parse
+    return Unit(package, fingerprint(state), size or all_bytes)
 
 
 def mixed(name: str) -> bytes:

@@ -112,6 +112,14 @@ def test_an_upgrade_is_seen_and_what_is_not_python_is_rejected(
     assert table(source, []).column("text").to_pylist() == ["fresh_package\n\nIt is so."]
 
 
+def test_a_package_is_read_again_with_another_python_whose_grammar_knows_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = opened(packages=["yaml"]).units()
+    monkeypatch.setattr("platform.python_version", lambda: "99.0.0")
+    assert opened(packages=["yaml"]).units() != before
+
+
 def test_a_module_becomes_one_document_and_its_long_objects_others() -> None:
     long = "A sentence that says something about it. " * 12
     source = textwrap.dedent(f'''
