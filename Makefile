@@ -65,7 +65,17 @@ format: .venv/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.venv/.runtime: .lock/install .lock/runtime.txt .lock/torch.txt .lock/activate pyproject.toml
+# An environment keeps the Python that it was made with, which an upgrade of the system may remove.
+.PHONY: same-python
+same-python:
+	@test ! -d $(BIN) || $(BIN)/python -c '' 2> /dev/null || \
+		{ echo "error: the Python of .venv is gone: rm -r .venv, and run make again" >&2; exit 2; }
+ifneq ($(origin PYTHON),file)
+	@test ! -d $(BIN) || test "$$($(BIN)/python -V)" = "$$($(PYTHON) -V)" || \
+		{ echo "error: .venv has $$($(BIN)/python -V), not $$($(PYTHON) -V): rm -r .venv, and run make again" >&2; exit 2; }
+endif
+
+.venv/.runtime: .lock/install .lock/runtime.txt .lock/torch.txt .lock/activate pyproject.toml | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	.lock/install .lock/runtime.txt .lock/torch.txt
