@@ -114,15 +114,16 @@ def test_a_ui_whose_port_another_program_has_ends_at_once_with_what_to_do(
     assert "give another `--port`" in done.stderr
 
 
-def test_a_second_ui_of_a_home_ends_at_once_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_ui_of_a_home_ends_at_once(tmp_path: Path) -> None:
     """Both would begin each scheduled run."""
-    command = [sys.executable, "-m", "pipeline.dagster_command", "dev", "-h", "127.0.0.1", "--port", "0"]
     given = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=given, stdout=-3, stderr=-3) as first:
-        until((tmp_path / ".ui.lock").exists, 60)
+    holding = "from pipeline.assets.operations.ui_start import only_ui\nwith only_ui(): print(1), input()"
+    first = [sys.executable, "-uc", holding]
+    command = [sys.executable, "-m", "pipeline.dagster_command", "dev", "-h", "127.0.0.1", "--port", "0"]
+    with subprocess.Popen(first, cwd=ROOT, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as held:
+        assert held.stdout and held.stdout.readline() == b"1\n"
         done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60)
-        assert first.poll() is None
-        first.terminate()
+        held.communicate(b"\n", timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith(f"error: DAGSTER_HOME {tmp_path}: another UI of this home runs")
 
