@@ -5,6 +5,7 @@ used least recently.
 import logging
 import shutil
 import sqlite3
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from pipeline.store.errors import PipelineError
 
 log = logging.getLogger(__name__)
 
+# Threads that upload and fetch share a connection, which from Python 3.12 on refuses two of them at once.
+_CONNECTION = threading.Lock()
 NAME = "cache.sqlite"
 WAIT_SECONDS = 60
 # A file is opened as soon as it is there, and one that is open can be read to its end after its removal.
@@ -81,7 +84,8 @@ class Cache:
     def _execute(self, query: str, row: tuple[str | float, ...]) -> list[Any]:
         """The rows of the result. Raises CacheError."""
         try:
-            return self._table.execute(query, row).fetchall()
+            with _CONNECTION:
+                return self._table.execute(query, row).fetchall()
         except sqlite3.OperationalError as error:
             raise CacheError(
                 f"{self.root / NAME} cannot be used ({error}): free some space, or name a directory on "
