@@ -107,8 +107,7 @@ class Chosen:
     tried: Mapping[Size, float] = field(default_factory=dict)
 
     def with_horizon(self, horizon: Horizon, why: str) -> Self:
-        limit = "time" if horizon.tokens < horizon.most else "text"
-        length = replace(self.length, tokens=horizon.tokens, limit=limit)
+        length = replace(self.length, tokens=horizon.tokens, limit=horizon.limit)
         return replace(self, horizon=horizon, length=length, changed=why)
 
 

@@ -37,9 +37,14 @@ class Horizon:
         """Tokens before the learning rate begins to fall."""
         return ScheduleConfig(kind="wsd", decay_fraction=DECAY).stable_tokens(self.tokens)
 
+    @property
+    def limit(self) -> str:
+        """What ends the training: `time` or `text`."""
+        return "time" if self.tokens < self.most else "text"
+
     def changed_from(self, before: int) -> str:
         """How its length differs from that of `before` tokens, and why, in words."""
-        goal = "to end in time" if self.tokens < self.most else "to all that the text is worth"
+        goal = "to end in time" if self.limit == "time" else "to all that the text is worth"
         return f"{'shortened' if self.tokens < before else 'lengthened'} from {before:,} {goal}"
 
     def resized(self, wanted: float, reached: float) -> "Horizon":
