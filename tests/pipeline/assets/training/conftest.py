@@ -1,6 +1,7 @@
 """A program in the place of the trainer, which reports to Dagster what a test gives it."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,8 +17,7 @@ from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store.store import Store
-from tests.pipeline.steps.corpora import TEXTS, prepare
-from tests.pipeline.steps.training.test_plan import make_shards, recipe
+from tests.pipeline.steps.training.test_plan import recipe
 
 BEGIN = """import json, os, signal, sys, time
 from pathlib import Path
@@ -51,13 +51,10 @@ with open_dagster_pipes() as reporter:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(two_corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
     directory = tmp_path_factory.mktemp("followed")
-    store = Store(directory / "store")
-    prepare(store, directory / "first.jsonl", TEXTS[:15])
-    prepare(store, directory / "second.jsonl", TEXTS[15:])
-    make_shards(store, recipe())
-    return store
+    shutil.copytree(two_corpora, directory, dirs_exist_ok=True)
+    return Store(directory / "store")
 
 
 @pytest.fixture
