@@ -17,7 +17,7 @@ from pipeline.store.errors import PipelineError
 
 log = logging.getLogger(__name__)
 
-# Threads that upload and fetch share a connection, which from Python 3.12 on refuses two of them at once.
+# Threads that upload and fetch share a connection, which Python 3.13 refuses to two of them at once.
 _CONNECTION = threading.Lock()
 NAME = "cache.sqlite"
 WAIT_SECONDS = 60

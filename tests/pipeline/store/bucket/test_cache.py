@@ -9,7 +9,7 @@ from pipeline.store.bucket.cache import NAME, Cache
 
 
 def test_threads_that_upload_at_once_record_each_of_their_files(tmp_path: Path) -> None:
-    """From Python 3.12 on, two threads must not use one connection at once."""
+    """On Python 3.13, two threads must not use one connection at once."""
     paths = [tmp_path / f"{number}.bin" for number in range(400)]
     for path in paths:
         path.write_bytes(bytes(1000))
