@@ -34,6 +34,15 @@ OF_CHATS = (
         + _INTO_TEXT.format('row["NickName"]+": "+row["StrContent"]', ' if row["Type"]=="1"'),
     ),
     (
+        {"Date", "User", "Message"},
+        "a chat of KakaoTalk: " + _INTO_TEXT.format('row["User"]+": "+row["Message"]', ""),
+    ),
+    (
+        {"Chat Session", "Message Date", "Sender Name", "Text"},
+        "a chat that iMazing exported: "
+        + _INTO_TEXT.format('(row["Sender Name"] or "I")+": "+row["Text"]', ' if row["Text"]'),
+    ),
+    (
         {"message_tree_id", "message_id", "parent_id", "role"},
         "its rows are single messages of OpenAssistant: take its file of whole trees, whose name ends in "
         "`.trees.jsonl.gz`",

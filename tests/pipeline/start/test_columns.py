@@ -196,6 +196,11 @@ TEA = [f"Tea at {n} o'clock?" for n in range(9)]
 IN_ROWS: dict[str, tuple[str, dict[str, object]]] = {  # the suffix, and what is beside a text
     "Discord": (".csv", {"AuthorID": 1, "Author": "Ann", "Date": "2024", "Content": "{}"}),
     "WeChat": (".csv", {"StrContent": "{}", "IsSender": 0, "NickName": "Ann", "Type": 1}),
+    "KakaoTalk": (".csv", {"Date": "2024-01-01 10:00:00", "User": "Ann", "Message": "{}"}),
+    "iMazing": (
+        ".csv",
+        {"Chat Session": "Ann", "Message Date": "2024-01-01", "Sender Name": "Ann", "Text": "{}"},
+    ),
     "OpenAssistant": (
         ".jsonl",
         {"message_id": "{}", "parent_id": None, "text": "{}", "role": "prompter", "message_tree_id": "t"},
