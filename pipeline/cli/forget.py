@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
-from pipeline.cli.opening import UsageError, text_of, whole_store
+from pipeline.cli.opening import UsageError, is_file, text_of, whole_store
 from pipeline.reports import tables
 from pipeline.steps.forget import certificate, to_forget
 from pipeline.steps.forget.copies import Copy, copies
@@ -13,6 +13,7 @@ from pipeline.steps.lineage.readers import Reading, readings
 from pipeline.store import keys
 from pipeline.store.cleanup.holding_forgotten import Holding, holding
 from pipeline.store.forgotten import among, forget
+from pipeline.store.store import Store
 from trainer.system import terminal
 from trainer.system.wording import counted
 
@@ -24,8 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "documents",
         metavar="ID",
         nargs="+",
-        help="a document: its id in the store, the id that the source gives it, or its URL; a file with "
-        "one of these on each line, or - for standard input; or a corpus, for all of its documents",
+        help="a document: its id in the store, the id that the source gives it, or its URL; a file that a "
+        "corpus was read from, as `trace` shows it, or a corpus, for all of its documents; or a file with "
+        "one of these on each line, or - for standard input",
     )
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="the reason, which goes into the certificate"
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
     if not options.reason.strip():
         raise UsageError("--reason: is empty: say why, for the certificate")
     store = whole_store()
-    named = _named(options.documents)
+    named = _named(store, options.documents)
     with terminal.doing("looking for the documents and for what was made from them"):
         requested = to_forget.find(store, named, options.retrain_tokenizer)
         documents = requested.documents
@@ -84,9 +86,14 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def _named(places: Sequence[str]) -> list[str]:
-    """The names of documents, on the command line or in the files that it names. Raises UsageError."""
-    lines = (line for place in places for line in text_of(place).splitlines())
+def _named(store: Store, places: Sequence[str]) -> list[str]:
+    """The names of documents, on the command line or in the files that it names. A file that a corpus was
+    read from, in the folder where the command runs, is no list of names. Raises UsageError.
+    """
+    lines: list[str] = []
+    for place in places:
+        is_source = is_file(place) and to_forget.is_file_of_a_source(store, place)
+        lines += [place] if is_source else text_of(place).splitlines()
     named = list(filter(None, map(str.strip, lines)))
     if not named:
         raise UsageError(f"{places[0]}: names no document: give an id, a URL or a corpus on each line")

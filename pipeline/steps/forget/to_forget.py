@@ -44,8 +44,9 @@ class Requested:
 
 def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False) -> Requested:
     """The documents of all corpora, whatever recipe has read them. Each name is an id of the store, an id
-    that the source gives, a URL, or a corpus, whose documents are meant. With `retrain_tokenizer`, a request
-    without it has forgotten nothing yet. Raises LineageError for a name of none.
+    that the source gives, a URL, or a file of a source or a corpus, whose documents are meant. With
+    `retrain_tokenizer`, a request without it has forgotten nothing yet. Raises LineageError for a name of
+    none.
     """
     store.files.versions()
     past = _Past.of(store)
@@ -53,7 +54,7 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
     documents: dict[str, set[str]] = defaultdict(set)
     new: set[str] = set()
     earlier: dict[str, Earlier] = {}
-    for corpus in sorted(folder.parent.name for folder in store.root.glob(keys.raw("*"))):
+    for corpus in _corpora(store):
         for id, name in _meant(store, corpus, named):
             if request := forgotten.documents.get((corpus, hashed(id))):
                 earlier[name] = request
@@ -65,11 +66,25 @@ def find(store: Versions, named: Sequence[str], retrain_tokenizer: bool = False)
         if (request := past.named(name)) is None:
             shown = name if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]}..."
             raise LineageError(
-                f"{shown!r} is not the id or the URL of a document, nor a corpus, that this store has "
-                "read: `python -m pipeline trace` finds the documents that hold a text"
+                f"{shown!r} is not the id or the URL of a document, nor a file or a corpus, that this "
+                "store has read: `python -m pipeline trace` finds the documents that hold a text"
             )
         earlier[name] = request
     return Requested(dict(documents), {name: one for name, one in earlier.items() if name not in new}, held)
+
+
+def is_file_of_a_source(store: Versions, name: str) -> bool:
+    """Whether the store has documents that were read from a file with this name."""
+    return any(
+        pc.any(pc.equal(batch.column("source"), name)).as_py()
+        for corpus in _corpora(store)
+        for version in store.newest_first(keys.raw(corpus))
+        for batch in all_batches(version, "documents", ["source"])
+    )
+
+
+def _corpora(store: Versions) -> list[str]:
+    return sorted(folder.parent.name for folder in store.root.glob(keys.raw("*")))
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,7 @@ def _meant(store: Versions, corpus: str, named: Sequence[str]) -> Iterator[tuple
     """
     aliases = {document_id(corpus, own_id(name)): name for name in named} | {name: name for name in named}
     for version in store.newest_first(keys.raw(corpus)):
-        for batch in all_batches(version, "documents", ["id", "url"]):
+        for batch in all_batches(version, "documents", ["id", "source", "url"]):
             ids = batch.column("id")
             if corpus in named:
                 yield from ((id, corpus) for id in ids.to_pylist())
@@ -124,7 +139,8 @@ def _meant(store: Versions, corpus: str, named: Sequence[str]) -> Iterator[tuple
 def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """The rows that are meant, each with the name that means it."""
     wanted, ids = pa.array(list(aliases)), batch.column("id")
-    for column in (ids, pc.replace_substring_regex(ids, f"{GROUP}.*", ""), batch.column("url")):
+    groups = pc.replace_substring_regex(ids, f"{GROUP}.*", "")
+    for column in (ids, groups, batch.column("source"), batch.column("url")):
         for row in np.flatnonzero(pc.is_in(column, wanted)):
             yield int(row), aliases[column[int(row)].as_py()]
 

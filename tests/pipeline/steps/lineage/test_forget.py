@@ -127,6 +127,18 @@ def test_a_file_of_ids_and_a_corpus_name_documents(trained: StoredRun, said: Sai
     assert "16 of corpus second" in said("forget", "second", "--reason", "x")
 
 
+def test_a_file_of_a_corpus_names_its_documents_also_in_its_folder(
+    trained: StoredRun, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = trained[0].root.parent
+    for place in (folder.parent, folder):
+        monkeypatch.chdir(place)
+        assert Path("second.jsonl").is_file() == (place == folder)
+        assert "16 of corpus second" in said("forget", "second.jsonl", "--reason", "x")
+    # not the file itself, but the names in it
+    assert "is not the id or the URL" in said("forget", "./second.jsonl", "--reason", "x")
+
+
 def test_a_second_request_says_when_the_first_one_was(trained: StoredRun, said: Said) -> None:
     document, _ = one_read(*trained)
     said("forget", document, "--reason", "asked for", "--yes")
