@@ -24,7 +24,7 @@ from harness.kept_corpus import NAME, keep_all
 from harness.sidebyside import documents, peak_megabytes, record
 
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import LEAST_ALIKE, Matcher
+from pipeline.steps.dedup.passage_index import LEAST_ALIKE, Matcher
 from pipeline.store import keys
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.forgotten import Forgotten

@@ -32,7 +32,7 @@ from harness.sidebyside import peak_megabytes, record
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup import candidates, clusters, components, shuffle
-from pipeline.steps.dedup.layout import Layout
+from pipeline.steps.dedup.clusters import Layout
 from pipeline.steps.dedup.signatures import RUN_SCHEMA, SignedPart
 from pipeline.store.files import Files, Scratch, StoredFile
 from pipeline.store.manifest import File, Part

@@ -11,7 +11,7 @@ from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, opened, text_of, whole_store
 from pipeline.cli.output import Output
 from pipeline.reports import tables
-from pipeline.steps.dedup.near import LEAST_ALIKE
+from pipeline.steps.dedup.passage_index import LEAST_ALIKE
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
 from pipeline.steps.lineage.readers import Reader, Reading, readers, readings_of_each

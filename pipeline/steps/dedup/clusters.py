@@ -15,17 +15,46 @@ import pyarrow.compute as pc
 
 from pipeline.stages import dedup
 from pipeline.steps.dedup.candidates import KEYED
-from pipeline.steps.dedup.layout import Layout
 from pipeline.steps.dedup.shuffle import BITS, TOGETHER, Slice, Written, divide, remove, write_divided
 from pipeline.store.engines.local import Engine
+from pipeline.store.files import Scratch
 
 RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of shingles, keys and tables
 
 
-class ContestedClusters(NamedTuple):
-    """The contested clusters of a range, ascending by key. Of each there is the key as bytes, the first text
-    and the number of texts.
+@dataclass(frozen=True)
+class Layout:
+    """Where documents belong: the first document of each part (int64), the corpora by priority, and a
+    directory for documents by part.
     """
+
+    starts: np.ndarray
+    corpora: tuple[str, ...]
+    scratch: Scratch
+
+    @property
+    def bits(self) -> int:
+        """How many bits number the parts."""
+        return (len(self.starts) - 1).bit_length()
+
+    def parts(self, rows: np.ndarray) -> np.ndarray:
+        """The numbers of the parts of documents, by global row."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+    def write(self, name: str, rows: pa.RecordBatch) -> Written:
+        """Divides documents by part. `rows` has their global rows as `row`."""
+        keys = self.parts(rows.column("row").to_numpy()).astype(np.uint64) << np.uint64(64 - self.bits)
+        return write_divided(self.scratch, name, rows.add_column(0, "key", pa.array(keys)), self.bits)
+
+    def decided(self, clusters: dedup.Clusters, verified: dedup.Verified) -> pa.RecordBatch:
+        """The decisions on all documents of the clusters, with the corpus of the survivor as `home`."""
+        decided = dedup.decide(clusters, verified)
+        homes = pa.array(self.corpora, pa.string()).take(decided.column("priority"))
+        return decided.drop_columns("priority").append_column("home", homes)
+
+
+class ContestedClusters(NamedTuple):
+    """Those of a range, ascending by key: of each its key as bytes, first text and number of texts."""
 
     clusters: dedup.Clusters
     keys: bytes  # 16 for each cluster
@@ -55,9 +84,7 @@ class ClusterRange:
 
 
 class FoundClusters(NamedTuple):
-    """The contested clusters by ranges of their keys, the bytes of their documents, and the decisions on the
-    documents of other clusters.
-    """
+    """The contested clusters by ranges, the bytes of their documents, and the decisions on all others."""
 
     ranges: list[ClusterRange]
     bytes: int

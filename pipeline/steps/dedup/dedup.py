@@ -22,8 +22,7 @@ from pipeline.stages import dedup
 from pipeline.steps.corpus import decontamination
 from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
-from pipeline.steps.dedup.clusters import find_clusters
-from pipeline.steps.dedup.layout import Layout
+from pipeline.steps.dedup.clusters import Layout, find_clusters
 from pipeline.steps.dedup.shuffle import Slice, divide
 from pipeline.steps.dedup.signatures import Corpora, Signatures, SignedPart, laid_out, sign
 from pipeline.steps.stage import DataStage, Page

@@ -29,9 +29,7 @@ Written = tuple[StoredFile, int]  # a file with rows, and their bytes
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a range of keys. They are `count` record batches of each of some files, from number `index`
-    on.
-    """
+    """The rows of a range of keys: `count` record batches of each of some files, from number `index` on."""
 
     files: tuple[StoredFile, ...]
     index: int

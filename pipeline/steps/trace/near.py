@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.stages.dedup.passages import WORDS
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import LEAST_ALIKE, Match, Matcher, windows
+from pipeline.steps.dedup.passage_index import LEAST_ALIKE, Match, Matcher, windows
 from pipeline.steps.lineage.documents import texts_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.trace.treated_text import treated

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipeline.cli import main
-from pipeline.steps.dedup.near import Matcher
+from pipeline.steps.dedup.passage_index import Matcher
 from pipeline.steps.tokens.token_search import TokenSearch
 from pipeline.store import keys
 from pipeline.store.bucket.address import cache_of

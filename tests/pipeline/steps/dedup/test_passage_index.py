@@ -12,8 +12,7 @@ import pytest
 from pipeline.sources.files import FilesConfig
 from pipeline.stages.pii import PiiParams
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import Match, Matcher
-from pipeline.steps.dedup.passage_index import index
+from pipeline.steps.dedup.passage_index import Match, Matcher, index
 from pipeline.store import keys
 from pipeline.store.cleanup import gc
 from pipeline.store.forgotten import Forgotten, hashed

@@ -18,7 +18,7 @@ from pipeline.cli import main
 from pipeline.cli.forget import costs
 from pipeline.recipe.loading import load_recipe
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.near import windows
+from pipeline.steps.dedup.passage_index import windows
 from pipeline.steps.forget import certificate
 from pipeline.steps.lineage.checkpoints import read
 from pipeline.steps.lineage.documents import CorpusText
