@@ -2,6 +2,8 @@
 
 The documents are read into a temporary store below the output, in which the steps of the stages work on them.
 They need room there, compressed, until the end. Only a tokenizer is trained while its sample is being read.
+
+All raise SourceError, OutputError and PipelineError, those about tokenizers also TokenizerError.
 """
 
 import json
@@ -24,7 +26,8 @@ from pipeline.stages import bpe, dedup, pii, quality
 from pipeline.steps.corpus.quality import judging_documents
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.corpus.scrub import scrubbing
-from pipeline.steps.dedup.dedup import decide
+from pipeline.steps.dedup.dedup import Dedup
+from pipeline.steps.dedup.signatures import Signatures
 from pipeline.steps.tokens.existing_tokenizer import fetch
 from pipeline.steps.tokens.shards import SLOW, tokenize_part, warn_of_loss
 from pipeline.steps.tokens.tokenizer_files import TokenizerFiles
@@ -45,6 +48,7 @@ from trainer.system.prefetch import ahead, in_threads
 from trainer.system.wording import counted
 
 CORPUS = "files"
+TEXT = Key(CORPUS, name="text")
 PART = "part"
 KEPT, REJECTS = "documents", "rejects"
 PART_BATCHES = 5  # about 30 MB of text in each part
@@ -67,9 +71,8 @@ class Results:
 
 
 def scrub(files: FilesConfig, out: Path, params: pii.PiiParams, engine: Engine, progress: Read) -> Results:
-    """Scrubbed `documents.parquet`, `spans.parquet`. Raises SourceError, OutputError, PipelineError."""
-    step = scrubbing(params)
-    return _tables(files, out, step.schemas, partial(_derived, step=step, engine=engine), progress)
+    """Scrubbed `documents.parquet`, `spans.parquet`."""
+    return _stepped(files, out, scrubbing(params), engine, progress)
 
 
 def judge(
@@ -82,11 +85,9 @@ def judge(
     kept: bool = False,
 ) -> Results:
     """`verdicts.parquet`: id, keep, rule, every signal, and the language where `params` name some. With
-    `kept` also `documents.parquet`, those that stay. Raises SourceError, OutputError and PipelineError.
+    `kept` also `documents.parquet`, those that stay.
     """
-    step = judging_documents(params)
-    make = partial(_derived, step=step, engine=engine)
-    return _tables(files, out, step.schemas, make, progress, kept_by="verdicts" if kept else None)
+    return _stepped(files, out, judging_documents(params), engine, progress, kept=kept)
 
 
 def deduplicate(
@@ -99,21 +100,18 @@ def deduplicate(
     kept: bool = False,
 ) -> Results:
     """`decisions.parquet`, one row for each document in the order of the files. With `kept` also
-    `documents.parquet`, those that stay. Raises SourceError, OutputError and PipelineError.
+    `documents.parquet`, those that stay.
     """
+    signed = _Unjudged(CORPUS, params, decontaminated=False, compared=True)
 
     def make(store: Store, documents: Version) -> Version:
-        return decide(store, engine, {CORPUS: [(documents, "documents")]}, params)
+        return Dedup(params, [signed], excluded=()).make(store, engine)
 
-    schemas = {"decisions": dedup.DECISION_SCHEMA}
-    return _tables(files, out, schemas, make, progress, kept_by="decisions" if kept else None)
+    return _tables(files, out, {"decisions": dedup.DECISION_SCHEMA}, make, progress, kept=kept)
 
 
 def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.TokenizerParams) -> Results:
-    """A directory with the tokenizer, trained on the first `sample_bytes` of the files.
-
-    Raises SourceError, OutputError, PipelineError and TokenizerError.
-    """
+    """A directory with the tokenizer, trained on the first `sample_bytes` of the files."""
     with output_directory(out) as directory, _reading(files, directory, {}, progress) as documents:
         counts: Counts = {"documents": 0, "text_bytes": 0}
         with closing(ahead(iter(documents))) as stream:  # the sample may end before the files do
@@ -128,10 +126,7 @@ def train_tokenizer(files: FilesConfig, out: Path, progress: Read, params: bpe.T
 def tokenize(
     files: FilesConfig, out: Path, progress: Read, tokenizer: bpe.ExistingTokenizer, params: ShardParams
 ) -> Results:
-    """A directory with the shards, their record shards.json and the tokenizer.
-
-    Raises SourceError, OutputError, PipelineError and TokenizerError.
-    """
+    """A directory with the shards, their record shards.json and the tokenizer."""
     fetched = fetch(tokenizer)
     slow = bpe.unsupported(fetched[TOKENIZER])
     if slow:
@@ -168,20 +163,24 @@ def _write(files: Mapping[str, str], directory: Path) -> None:
         write_atomically(directory / name, content)
 
 
-def _derived(store: Store, documents: Version, step: BatchStep, engine: Engine) -> Version:
-    work = Work(
-        Key(CORPUS, name=next(iter(step.schemas))), "files", {}, {documents.key: documents.data_version}
-    )
-    return derive(store, engine, work, part_tasks(work, [(documents, "documents")]), step.write_part)
+def _stepped(
+    files: FilesConfig, out: Path, step: BatchStep, engine: Engine, progress: Read, *, kept: bool = False
+) -> Results:
+    def make(store: Store, documents: Version) -> Version:
+        key = Key(CORPUS, name=next(iter(step.schemas)))
+        work = Work(key, "files", {}, store.data_versions([TEXT]))
+        return derive(store, engine, work, part_tasks(work, [(documents, "documents")]), step.write_part)
+
+    return _tables(files, out, step.schemas, make, progress, kept=kept)
 
 
 def _tables(
-    files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, *, kept_by: str | None = None
+    files: FilesConfig, out: Path, schemas: Schemas, make: Make, progress: Read, *, kept: bool
 ) -> Results:
-    """Writes the tables in `schemas`, which `make` makes from the documents. With `kept_by`, also writes the
-    documents that this table keeps. `out` may hold other files.
+    """Writes the tables in `schemas`, which `make` makes from the documents. With `kept`, also writes the
+    documents that the only one of these tables keeps. `out` may hold other files.
     """
-    written = {**schemas, KEPT: DOCUMENT_SCHEMA} if kept_by else schemas
+    written = {**schemas, KEPT: DOCUMENT_SCHEMA} if kept else schemas
     there = [f"{table}.parquet" for table in [*written, REJECTS] if (out / f"{table}.parquet").exists()]
     if there:
         raise OutputError(f"{out} already holds {', '.join(there)}: name another directory, or delete them")
@@ -191,8 +190,8 @@ def _tables(
             made = make(store, stored)
             for source, part in zip(stored.parts, made.parts, strict=True):
                 rows = {table: batches(made.file(part, table)) for table in schemas}
-                if kept_by:
-                    verdicts = [made.file(part, kept_by)]
+                if kept:
+                    verdicts = [made.file(part, table) for table in schemas]
                     rows[KEPT] = kept_batches(stored.file(source, "documents"), verdicts)
                 for table, of_table in rows.items():
                     for batch in of_table:
@@ -214,6 +213,12 @@ def _reading(files: FilesConfig, out: Path, schemas: Schemas, progress: Read) ->
         for table, file in writer.files.items():
             if table != REJECTS or writer.rows[REJECTS]:
                 documents.files.append((directory / file.path).rename(out / f"{table}.parquet"))
+
+
+class _Unjudged(Signatures):
+    """The signatures of the documents, on which no stage has a verdict."""
+
+    inputs = (TEXT,)
 
 
 class Documents:
@@ -252,7 +257,7 @@ class Documents:
     def stored(self, part_batches: int) -> tuple[Store, Version]:
         """A temporary store with the documents as a version, in parts of so many batches for workers."""
         store = Store(self.writer.directory / "store")
-        with store.making(Work(Key(CORPUS, name="text"), "text", {}, {})) as draft:
+        with store.making(Work(TEXT, "text", {}, {})) as draft:
             assert not isinstance(draft, Version), "the store is new"
             parts = []
             numbered = enumerate(ahead(iter(self)))

@@ -7,7 +7,7 @@ each; beyond, this process holds names of files and counts.
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipeline.steps.dedup import verification
 from pipeline.steps.dedup.candidates import link
 from pipeline.steps.dedup.clusters import Layout, find_clusters
 from pipeline.steps.dedup.shuffle import Slice, divide
-from pipeline.steps.dedup.signatures import Corpora, Signatures, SignedPart, laid_out, sign
+from pipeline.steps.dedup.signatures import Signatures, SignedPart, laid_out
 from pipeline.steps.stage import DataStage, Page
 from pipeline.store import keys
 from pipeline.store.draft import Draft
@@ -73,59 +73,35 @@ class Dedup(DataStage):
         return [stage.key for stage in self.corpora]
 
     def work(self, store: Store) -> Work:
-        names = [stage.corpus for stage in self.corpora]
-        return _decide_work(names, list(map(store.current, self.inputs)), self.params, self.excluded)
+        inputs = store.data_versions(self.inputs)
+        if self.excluded:
+            inputs[EXCLUDED] = ", ".join(self.excluded)
+        # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is
+        # added, most parts keep their fingerprint.
+        order = ", ".join(stage.corpus for stage in self.corpora)
+        return Work(self.key, self.version, self.params, {"corpora in order": order, **inputs})
 
     def make(self, store: Store, engine: Engine) -> Version:
-        tables = {stage.corpus: stage.sources(store) for stage in self.corpora}
-        apart = [stage.corpus for stage in self.corpora if not stage.compared]
-        return decide(store, engine, tables, self.params, apart=apart, excluded=self.excluded)
-
-
-def decide(
-    store: Store,
-    engine: Engine,
-    corpora: Corpora,
-    params: dedup.DedupParams,
-    *,
-    apart: Collection[str] = (),
-    excluded: Sequence[str] = (),
-) -> Version:
-    """As `Dedup`, for the kept text of each corpus. Documents of corpora `apart` are not compared."""
-    versions = [
-        sign(store, engine, corpus, tables, params, compared=corpus not in apart)
-        for corpus, tables in corpora.items()
-    ]
-    work = _decide_work(list(corpora), versions, params, excluded)
-    with store.making(work) as draft:
-        if isinstance(draft, Version):
-            if evidence := verification.latest(store, params):
-                store.use(evidence)  # so that gc keeps it
-            return draft
-        store.check(*(version for tables in corpora.values() for version, _ in tables))
-        signed = laid_out(corpora, versions)
-        starts = np.array([piece.start for piece in signed], np.int64)
-        with draft.scratch(engine.apart) as scratch:
-            layout = Layout(starts, tuple(corpora), scratch)
-            clusters = find_clusters(engine, layout, *link(engine, signed, scratch, params))
-            decided = verification.Verifier(engine, signed, layout, clusters, params).verify(store)
-            decided += clusters.decided
-            by_part, size = divide(engine, scratch, decided, layout.bits, what="dedup decisions")
-            numbered = zip(signed, by_part, strict=False)
-            tasks = [_Decisions(piece, rows, piece.corpus in excluded) for piece, rows in numbered]
-            parts = _parts(draft, engine, tasks, size)
-        return draft.publish(parts)
-
-
-def _decide_work(
-    corpora: Sequence[str], signatures: Sequence[Version], params: dedup.DedupParams, excluded: Sequence[str]
-) -> Work:
-    inputs = {str(version.key): version.data_version for version in signatures}
-    if excluded:
-        inputs[EXCLUDED] = ", ".join(excluded)
-    # The order decides which of two duplicates stays. It is an input, not a setting: when a corpus is added,
-    # most parts keep their fingerprint.
-    return Work(keys.DEDUP, dedup.VERSION, params, {"corpora in order": ", ".join(corpora), **inputs})
+        versions = [stage.make(store, engine) for stage in self.corpora]
+        with store.making(self.work(store)) as draft:
+            if isinstance(draft, Version):
+                if evidence := verification.latest(store, self.params):
+                    store.use(evidence)  # so that gc keeps it
+                return draft
+            corpora = {stage.corpus: stage.sources(store) for stage in self.corpora}
+            store.check(*(version for tables in corpora.values() for version, _ in tables))
+            signed = laid_out(corpora, versions)
+            starts = np.array([piece.start for piece in signed], np.int64)
+            with draft.scratch(engine.apart) as scratch:
+                layout = Layout(starts, tuple(corpora), scratch)
+                clusters = find_clusters(engine, layout, *link(engine, signed, scratch, self.params))
+                decided = verification.Verifier(engine, signed, layout, clusters, self.params).verify(store)
+                decided += clusters.decided
+                by_part, size = divide(engine, scratch, decided, layout.bits, what="dedup decisions")
+                numbered = zip(signed, by_part, strict=False)
+                tasks = [_Decisions(piece, rows, piece.corpus in self.excluded) for piece, rows in numbered]
+                parts = _parts(draft, engine, tasks, size)
+            return draft.publish(parts)
 
 
 def _parts(draft: Draft, engine: Engine, tasks: Sequence["_Decisions"], size: int) -> list[Part]:

@@ -87,33 +87,16 @@ class Signatures(CorpusStage):
         return [(documents, "documents"), *((version, "verdicts") for version in verdicts)]
 
     def work(self, store: Store) -> Work:
-        return sign_work(self.corpus, self.sources(store), self.params, self.compared)
+        settings = self.params if self.compared else {"compared": False, "bands": self.params.bands}
+        return Work(self.key, self.version, settings, store.data_versions(self.inputs))
 
     def make(self, store: Store, engine: Engine) -> Version:
-        return sign(store, engine, self.corpus, self.sources(store), self.params, compared=self.compared)
-
-
-def sign(
-    store: Store,
-    engine: Engine,
-    corpus: str,
-    tables: Tables,
-    params: dedup.DedupParams,
-    *,
-    compared: bool = True,
-) -> Version:
-    """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of exact hash and bands,
-    ascending, with their rows. Of documents that are not `compared` it has the ids, and no runs.
-    """
-    work = sign_work(corpus, tables, params, compared)
-    write = partial(_sign_part if compared else _list_part, params=params)
-    return derive(store, engine, work, part_tasks(work, tables), write)
-
-
-def sign_work(corpus: str, tables: Tables, params: dedup.DedupParams, compared: bool) -> Work:
-    inputs = {str(version.key): version.data_version for version, _ in tables}
-    settings = params if compared else {"compared": False, "bands": params.bands}
-    return Work(keys.signatures(corpus), dedup.VERSION, settings, inputs)
+        """Makes the table `signatures` (id, exact hash, length) and `runs`: the keys of exact hash and bands,
+        ascending, with their rows. Of documents that are not `compared` it has the ids, and no runs.
+        """
+        work = self.work(store)
+        write = partial(_sign_part if self.compared else _list_part, params=self.params)
+        return derive(store, engine, work, part_tasks(work, self.sources(store)), write)
 
 
 def laid_out(corpora: Corpora, versions: Sequence[Version]) -> list[SignedPart]:
