@@ -12,12 +12,10 @@ from pipeline.steps.corpus.edit import Edited
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows
 from pipeline.steps.corpus.filters import Filtered
 from pipeline.steps.corpus.ingest import Raw
-from pipeline.steps.corpus.languages import Languages
-from pipeline.steps.corpus.quality import Quality
+from pipeline.steps.corpus.quality import Languages, Quality, Signals
 from pipeline.steps.corpus.quality_model import QualityModel
 from pipeline.steps.corpus.repeated_units import RepeatedUnits, UnitCounts
 from pipeline.steps.corpus.scrub import Scrubbed
-from pipeline.steps.corpus.signals import Signals
 from pipeline.steps.corpus.transform import Transformed
 from pipeline.steps.dedup.dedup import Dedup
 from pipeline.steps.dedup.signatures import Signatures
@@ -93,9 +91,7 @@ def asset_of(key: Key) -> Key:
 
 
 def assets_before(stages: dict[Key, DataStage], key: Key) -> Iterator[Key]:
-    """The keys of the assets that Dagster makes before a stage. Where one of these stages is no asset, the
-    assets before it are meant.
-    """
+    """The keys of the assets that Dagster makes before a stage: for one that is no asset, those before it."""
     stage = stages.get(key)
     for before in [*stage.inputs, *stage.scheduled_after] if stage else []:
         yield from [before] if is_asset(before) else assets_before(stages, before)

@@ -7,18 +7,17 @@ of their own, so naming other languages detects nothing again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.plugins.filters import Filter
 from pipeline.recipe.recipe import Recipe
-from pipeline.stages import language, quality
+from pipeline.stages import fasttext, language, quality
 from pipeline.stages.quality import by_language
-from pipeline.steps.corpus.filters import TABLE, Filtered, judging, settled
-from pipeline.steps.corpus.languages import Languages, detect
-from pipeline.steps.corpus.signals import Signals, measure
+from pipeline.steps.corpus.filters import TABLE, Filtered, content, judging, settled
 from pipeline.steps.corpus.user_code_stage import FailureLimits, own_code
 from pipeline.steps.stage import BatchStage, CorpusStage, Page
 from pipeline.store import keys
@@ -32,10 +31,56 @@ from pipeline.store.work import Work
 
 
 @dataclass(frozen=True)
+class Signals(BatchStage):
+    """Table `signals`: what the rules judge by."""
+
+    name = "signals"
+    version = quality.VERSION
+    made_within = keys.quality(keys.ANY_CORPUS)
+
+    def step(self, store: Store) -> BatchStep:
+        return BatchStep(_measure, {"signals": quality.SIGNALS_SCHEMA}, columns=["id", "text"])
+
+
+def _measure(documents: pa.RecordBatch) -> BatchResult:
+    signals = quality.measure(quality.with_plain_newlines(documents))
+    return {"signals": signals}, {"documents": documents.num_rows}
+
+
+@dataclass(frozen=True)
+class Languages(BatchStage):
+    """Table `languages`, by the fastText model in a file or, without one, by py3langid."""
+
+    model: Path | None
+
+    name = "languages"
+    version = language.VERSION
+    made_within = keys.quality(keys.ANY_CORPUS)
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: str) -> Sequence[Self]:
+        rules = recipe.rules(corpus).quality
+        return [cls(corpus, rules.language_file)] if rules.detects else []
+
+    @property
+    def code_version(self) -> str:
+        return fasttext.VERSION if self.model else self.version
+
+    def settings(self, store: Store) -> Any:
+        return {"model": content(store, self.model)} if self.model else {}
+
+    def step(self, store: Store) -> BatchStep:
+        schemas = {"languages": language.LANGUAGES_SCHEMA}
+        return BatchStep(partial(_detect, model=self.model), schemas, columns=["id", "text"])
+
+
+def _detect(documents: pa.RecordBatch, model: Path | None) -> BatchResult:
+    return {"languages": language.detect(documents, model)}, {"documents": documents.num_rows}
+
+
+@dataclass(frozen=True)
 class Quality(CorpusStage):
-    """The verdict on each document: table `verdicts`. `has_model`: whether the recipe has a `quality_model`,
-    which the filter of a variant may read.
-    """
+    """Table `verdicts`. `has_model`: there is a `quality_model`, which the filter of a variant may read."""
 
     params: quality.QualityParams
     has_model: bool = False
@@ -148,9 +193,9 @@ def judging_documents(params: quality.QualityParams) -> BatchStep:
 def _judge_documents(
     documents: pa.RecordBatch, params: quality.QualityParams, schema: pa.Schema
 ) -> BatchResult:
-    tables = dict(measure(documents)[0])
+    tables = dict(_measure(documents)[0])
     if params.detects:
-        tables |= detect(documents, params.language_file)[0]
+        tables |= _detect(documents, params.language_file)[0]
     verdicts, counts = _judge(*tables.values(), params=params)
     found = {
         name: column
