@@ -1,18 +1,17 @@
 """Duplicate ids within a corpus: the first document, by file name and row, keeps the id."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.steps.corpus.cutting import id_prefixes
-from pipeline.steps.corpus.raw_counts import raw_counts
+from pipeline.steps.corpus.raw_part import write_part
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA
 from pipeline.store.draft import Draft
 from pipeline.store.manifest import Part
-from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter, batches
-from pipeline.store.parts import add, tally
+from pipeline.store.parts import tally
 
 Place = tuple[str, int, int]  # of a document: its file, the number of the part, the row of the part
 
@@ -66,25 +65,22 @@ def _without_repeats(
     first: Mapping[str, Place],
     repeats: list[tuple[str, str]],
 ) -> Part:
-    """`part`, or its replacement if it holds ids that belong to other documents: their files and ids are
-    added to `repeats`.
-    """
+    """`part`, or one without the ids of other documents, whose files and ids are added to `repeats`."""
     found = _suspected(draft, number, part, suspects)
     repeated = {place[2]: (place[0], document) for place, document in found if first[document] != place}
     if not repeated:
         return part
     repeats += repeated.values()
-    counts, row = {"documents": 0, "text_bytes": 0}, 0
-    with PartWriter(draft.path, part.name, {"documents": DOCUMENT_SCHEMA}) as writer:
-        for batch in batches(draft.file(part, "documents")):
-            kept = batch.filter(pa.array([row + index not in repeated for index in range(batch.num_rows)]))
-            row += batch.num_rows
-            writer.write("documents", kept)
-            add(counts, raw_counts(kept))
     made_from = [part.fingerprint, *(document for _, document in repeated.values())]
-    replacement = Part(part.name, draft.work.part_fingerprint(made_from), writer.files, counts)
-    draft.put(replacement)
-    return replacement
+    fingerprint = draft.work.part_fingerprint(made_from)
+    return write_part(draft, part.name, fingerprint, _without_rows(draft, part, repeated))
+
+
+def _without_rows(draft: Draft, part: Part, repeated: Container[int]) -> Iterator[pa.RecordBatch]:
+    row = 0
+    for batch in batches(draft.file(part, "documents")):
+        yield batch.filter(pa.array([row + index not in repeated for index in range(batch.num_rows)]))
+        row += batch.num_rows
 
 
 def _listed(draft: Draft, repeats: Sequence[tuple[str, str]], first: Mapping[str, Place]) -> Part:

@@ -23,7 +23,7 @@ from pipeline.sources.user_code import PythonConfig
 from pipeline.steps import compile_ahead
 from pipeline.steps.corpus.cutting import numbered, row_groups
 from pipeline.steps.corpus.duplicate_ids import set_aside_repeated_ids
-from pipeline.steps.corpus.raw_counts import raw_counts
+from pipeline.steps.corpus.raw_part import write_part
 from pipeline.steps.corpus.rejects import REJECTS_SCHEMA, RejectsTable
 from pipeline.steps.stage import CorpusStage, Page
 from pipeline.store import keys
@@ -34,7 +34,6 @@ from pipeline.store.fingerprint import combined
 from pipeline.store.forgotten import Forgotten, forgotten, part_names
 from pipeline.store.keys import FORGOTTEN, Key
 from pipeline.store.manifest import Part, Version, breakdown, total_counts
-from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import PartWriter
 from pipeline.store.parts import Counts, add
 from pipeline.store.store import Store
@@ -265,27 +264,16 @@ class _Reader:
             yield batch.filter(pa.array(~gone))
 
     def _part_of(self, name: str, fingerprint: str, documents: Iterable[pa.RecordBatch]) -> Part:
-        """The part of these documents, which is written if it is not there yet. The documents are consumed in
-        any case.
-        """
+        """The part of these documents, written if it is not there yet. They are consumed in any case."""
         part = self.draft.finished(name, fingerprint)
         if part is not None:
             for _ in documents:
                 continue
             return part
-        counts = {"documents": 0, "text_bytes": 0}
-        with PartWriter(self.draft.path, name, {"documents": DOCUMENT_SCHEMA}) as writer:
-            for batch in documents:
-                writer.write("documents", batch)
-                add(counts, raw_counts(batch))
-        part = Part(name, fingerprint, writer.files, counts)
-        self.draft.put(part)
-        return part
+        return write_part(self.draft, name, fingerprint, documents)
 
     def _fingerprint(self, group: UnitGroup, which: str | int, state: str) -> str:
-        """The fingerprint of the closing part, `which` is then "rejects", or of the part of documents with
-        that number.
-        """
+        """The fingerprint of the closing part, "rejects", or of the part of documents with that number."""
         read = [f"{unit.name} {unit.fingerprint}" for unit in group.units]
         return self.draft.work.part_fingerprint([str(which), *read, *([state] if state else [])])
 
