@@ -13,7 +13,7 @@ from trainer.system import ctrl_c, streams
 
 def _show_what_is_done() -> None:
     """Shows progress on standard error, so that the result on standard output can be piped."""
-    from pipeline.steps import compiling
+    from pipeline.steps import compile_ahead
     from trainer.system import terminal
 
     shown = logging.StreamHandler(sys.stderr)
@@ -22,7 +22,7 @@ def _show_what_is_done() -> None:
     for name in ("pipeline", terminal.log.name):
         logging.getLogger(name).setLevel(logging.INFO)
     terminal.begin()
-    compiling.announce()
+    compile_ahead.announce()
 
 
 def run(arguments: Sequence[str]) -> NoReturn:

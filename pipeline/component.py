@@ -13,7 +13,7 @@ from pipeline.assets.graph import definitions
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.post_training import SECTIONS
-from pipeline.steps import compiling
+from pipeline.steps import compile_ahead
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
@@ -101,7 +101,7 @@ class RecipeComponent(dg.Component, dg.Model, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """A recipe that cannot be read is one asset that says why, so that the others of the project stay."""
         # in the log of a run
-        compiling.announce()
+        compile_ahead.announce()
         terminal.begin_in_log(log.info)
         alike = [
             one

@@ -47,7 +47,6 @@ FLOORS = {
         {"dedup", "tokens"},
         {"corpus"},
         {"compile_ahead", "stage"},
-        {"compiling"},
     ),
     "trainer": (
         {"__main__"},

@@ -1,8 +1,8 @@
 """Compiles the kernels while a first run reads its text, in two processes.
 
-The first call of a kernel compiles it, which takes seconds on one core; what was compiled is kept beside the
-code. Scrubbing takes half of the time and comes first, so one process compiles that and the run waits for it.
-The other compiles the kernels of the later stages.
+The first call of a kernel compiles it, half a minute for all of them on one core. What was compiled is kept
+beside the code, so this happens once on a machine. Scrubbing takes half of the time and comes first, so one
+process compiles that and the run waits for it. The other compiles the kernels of the later stages.
 """
 
 import os
@@ -12,14 +12,24 @@ from functools import cache
 from pathlib import Path
 from time import time as since_1970
 
-import pipeline.stages
-from pipeline.steps.compiling import compiling
+from pipeline.stages import compiled
+from trainer.system import terminal
 from trainer.system.signals import stop_with_parent
 
-STAGES = Path(pipeline.stages.__file__).parent
+STAGES = Path(compiled.__file__).parent
 SCRUBBING, LATER = "scrubbing", "later"
 
 _processes: dict[str, subprocess.Popen[bytes]] = {}
+
+
+def announce() -> None:
+    """Lets this process say from now on when it compiles kernels."""
+    compiled.announced = _compiling
+
+
+def _compiling(stage: str) -> terminal.Activity:
+    """Shows, while it is entered, that the kernels of a stage are compiled."""
+    return terminal.doing(f"compiling kernels: {stage} (first run on this machine only)")
 
 
 @cache
@@ -49,7 +59,7 @@ def wait() -> None:
 
 
 def _wait_for(kernels: str, stages: str) -> None:
-    with compiling(stages):
+    with _compiling(stages):
         if process := _processes.get(kernels):
             process.wait()
 

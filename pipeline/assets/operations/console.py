@@ -19,7 +19,7 @@ import dagster as dg
 from dagster_shared.check import CheckError
 
 from pipeline.dagster_internals import DagsterInvalidAssetSelectionError, compute_logs, default_loggers
-from pipeline.steps import compiling
+from pipeline.steps import compile_ahead
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import TrainerError
@@ -77,7 +77,7 @@ def show_activities() -> None:
     """Shows from now on what takes a while: `dagster job execute` in the terminal, a run that the UI or a
     sensor started in its log.
     """
-    compiling.announce()
+    compile_ahead.announce()
     if "dagster" in Path(sys.argv[0]).parts[-2:] and "execute" in sys.argv:
         terminal.say_through(lambda what: print(f"{time.strftime('%H:%M:%S')}  {what}", file=sys.stderr))
         terminal.begin("preparing the run")
