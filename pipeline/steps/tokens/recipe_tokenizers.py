@@ -1,18 +1,22 @@
-"""The tokenizers that a recipe has in the store, and which of them its runs use."""
+"""The tokenizers of a recipe in the store, which of them its runs use, and what is known of a future one."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.recipe.recipe import Recipe
 from pipeline.stages import bpe
+from pipeline.steps.tokens.existing_tokenizer import fetch
+from pipeline.steps.tokens.tokenizer_files import TokenizerFiles, count_entries, vocabulary
 from pipeline.store import keys
 from pipeline.store.damage import Look, described, remedy
 from pipeline.store.fingerprint import canonical_json
 from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.config.model_files import TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,7 @@ class RecipeTokenizers:
         return Work(keys.TOKENIZER, bpe.VERSION, self.settings, {"appended_to": base.data_version})
 
     def _first_of(self, versions: Iterable[Version]) -> Version | None:
-        """The first version that the recipe made with these settings. Raises TokenizerError when it cannot
-        be used.
-        """
+        """The first that the recipe made with these settings. Raises TokenizerError if it cannot be used."""
         for version in versions:
             if version.manifest["params"]["recipe"] == self.recipe and self._has_settings(version):
                 _check(self.store, version)
@@ -114,3 +116,28 @@ def _lost_error(path: Path) -> Exception:
     return bpe.TokenizerError(
         f"{path}, the recipe's tokenizer, is missing or its manifest is damaged: {remedy(keys.TOKENIZER)}"
     )
+
+
+@dataclass(frozen=True)
+class ForeseenTokenizer:
+    """The id of each entry, or of the first, if text decides the others; and how many there will be."""
+
+    known: Mapping[str, int]
+    entries: int
+    source: str
+
+
+def foreseen(store: Store, recipe: Recipe, retrain: bool) -> ForeseenTokenizer:
+    """What is known of the tokenizer of a run. Raises TokenizerError when there will be none."""
+    params, source = recipe.tokenizer, "the recipe's tokenizer"
+    tokenizers = RecipeTokenizers(store, recipe.name, params)
+    if params.chat == "appended":
+        known = vocabulary(with_chat(tokenizers.base())[TOKENIZER])
+    elif version := None if retrain else tokenizers.in_use():
+        known = vocabulary(TokenizerFiles.read(version.directory()).tokenizer_json)
+    elif isinstance(params, bpe.ExistingTokenizer):
+        known, source = vocabulary(fetch(params)[TOKENIZER]), params.source
+    else:
+        first = {entry: number for number, entry in enumerate(bpe.first_entries(params))}
+        return ForeseenTokenizer(first, params.vocab_size, "the tokenizer to be trained")
+    return ForeseenTokenizer(known, count_entries(known), source)

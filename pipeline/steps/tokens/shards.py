@@ -83,10 +83,6 @@ class TokenShards(CorpusStage):
         return [cls(corpus, recipe.shard_params)]
 
     @property
-    def key(self) -> Key:
-        return keys.token_shards(self.corpus)
-
-    @property
     def inputs(self) -> Sequence[Key]:
         return [*keys.judged(self.corpus), keys.DEDUP, keys.TOKENIZER]
 
@@ -280,9 +276,7 @@ class SplitShards:
             self._encoder.check(document_ids, texts, chosen, ids, lengths)
 
     def finish(self, record: Path, facts: dict[str, Any]) -> tuple[dict[str, File], dict[str, int]]:
-        """Writes the record: `facts`, and the documents, tokens, bytes of text and hashes of each shard.
-        Returns all files by table, and counts.
-        """
+        """Writes the record: `facts`, and what is in each shard. Returns all files by table, and counts."""
         counts = {f"{split}_{what}": 0 for split in SPLITS for what in (*COUNTED, "shards")}
         counts["empty_documents"] = len(self.empty)
         files: dict[str, File] = {}

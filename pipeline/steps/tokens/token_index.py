@@ -52,10 +52,6 @@ class TokenIndex(CorpusStage):
         return [cls(corpus)] if recipe.token_index else []
 
     @property
-    def key(self) -> Key:
-        return keys.token_index(self.corpus)
-
-    @property
     def inputs(self) -> Sequence[Key]:
         return [keys.token_shards(self.corpus)]
 

@@ -14,9 +14,7 @@ from trainer.data.shards import Shard
 
 
 class TokenSearch:
-    """The training tokens of a corpus and their index. `shards`, in the order of the stream of the corpus;
-    positions are those in this stream.
-    """
+    """The training tokens of a corpus and their index. Positions are those in the stream of its `shards`."""
 
     def __init__(self, shards: Version, index: Version) -> None:
         self.shards = [Shard(prefix) for prefix in prefixes(shards, TRAIN)]

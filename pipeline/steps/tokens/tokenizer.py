@@ -9,8 +9,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.stages import bpe, chat
 from pipeline.steps.stage import DataStage
 from pipeline.steps.tokens import word_counts
-from pipeline.steps.tokens.chat_template_check import check_template
-from pipeline.steps.tokens.existing_tokenizer import fetch
+from pipeline.steps.tokens.existing_tokenizer import check_template, fetch
 from pipeline.steps.tokens.recipe_tokenizers import RecipeTokenizers, with_chat
 from pipeline.steps.tokens.tokenizer_files import count_entries, vocabulary
 from pipeline.store import keys

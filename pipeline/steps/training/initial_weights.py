@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import CONTROL
-from pipeline.steps.tokens.foreseen_tokenizer import foreseen
+from pipeline.steps.tokens.recipe_tokenizers import foreseen
 from pipeline.steps.tokens.tokenizer_files import vocabulary
 from pipeline.store.errors import PipelineError
 from pipeline.store.file_hashes import FileHashes
