@@ -58,22 +58,15 @@ def _commit(source: PretrainedConfig) -> str | None:
     return source.revision
 
 
-def identity(store: Store, training: TrainingConfig) -> dict[str, Any] | None:
-    """The hash of the content of the weights, or repository and revision, and for an adapter those of its
-    base. Raises PipelineError.
-    """
-    source = training.pretrained
+def identity(store: Store, source: PretrainedConfig | None) -> dict[str, Any] | None:
+    """The hash of the content, or repository, revision and, of an adapter, base. Raises PipelineError."""
     if source is None:
         return None
-    return _identity(store, source)
-
-
-def _identity(store: Store, source: PretrainedConfig) -> dict[str, Any]:
     if source.path is not None:
         return {"sha256": _content(store.hashes, source.path)}
     known: dict[str, Any] = {"repo": source.repo, "revision": source.revision}
     if base := _base(source):
-        known["base"] = _identity(store, base)
+        known["base"] = identity(store, base)
     return known
 
 
@@ -100,7 +93,7 @@ def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
     Raises PipelineError.
     """
     source = training.pretrained
-    known = identity(store, training)
+    known = identity(store, source)
     if source is None or known is None:
         return {}
     if source.path is not None:

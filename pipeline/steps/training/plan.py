@@ -64,9 +64,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Settled:
-    """A recipe with what its `shards` and its base decide: how long it trains, and from which weights, whose
-    path is in `training`.
-    """
+    """A recipe with what its `shards` and its base decide: its length, and the path of its first weights."""
 
     recipe: Recipe
     shards: dict[str, Version]
@@ -152,7 +150,7 @@ def training_work(store: Store, recipe: Recipe) -> Work:
 
 def _training_work(store: Store, found: Settled) -> Work:
     params = _decisive(found.recipe)
-    params["training"]["pretrained"] = initial_weights.identity(store, found.training)
+    params["training"]["pretrained"] = initial_weights.identity(store, found.training.pretrained)
     inputs = PretrainedModel(found.recipe).inputs
     return Work(keys.PRETRAINED_MODEL, VERSION, params, store.data_versions(inputs))
 
@@ -264,9 +262,7 @@ def published(
 
 
 def check(store: Store, recipe: Recipe) -> None:
-    """Checks, before training reads them, that the tokenizer and the shards hold what was written. Raises
-    DamageError.
-    """
+    """Checks that the tokenizer and the shards hold what was written. Raises DamageError."""
     store.check(*_read(store, recipe))
 
 

@@ -248,7 +248,7 @@ def test_a_branch_that_has_moved_is_other_work_and_is_trained_at_its_commit(hub:
         initial_weights.check(Store(tmp_path / "store"), branch)
         training = initial_weights.located(branch)
         assert training.pretrained and training.pretrained.revision == commit
-        identities.append(initial_weights.identity(Store(tmp_path / "store"), training))
+        identities.append(initial_weights.identity(Store(tmp_path / "store"), training.pretrained))
     assert identities[0] != identities[1]
 
 
@@ -297,8 +297,8 @@ def test_an_adapter_that_was_downloaded_with_its_base_is_known_by_the_weights_of
         (base / name).write_bytes(content)
     used = recipe(repo="org/set", revision="f" * 40)
     initial_weights.check(Store(tmp_path / "store"), used)
-    known = initial_weights.identity(Store(tmp_path / "store"), initial_weights.located(used))
-    beside = initial_weights.identity(Store(tmp_path / "store"), recipe(path=str(base)).training)
+    known = initial_weights.identity(Store(tmp_path / "store"), initial_weights.located(used).pretrained)
+    beside = initial_weights.identity(Store(tmp_path / "store"), recipe(path=str(base)).training.pretrained)
     assert known and known["base"] == beside
 
 
@@ -310,7 +310,8 @@ def test_an_adapter_to_a_branch_that_has_moved_is_other_work(hub: Hub, tmp_path:
         downloaded.cache_clear()  # each run is a process of its own
         hub.files = {"f" * 40: saved} | {base: config() | ONE_FILE}
         initial_weights.check(Store(tmp_path / "store"), used)
-        known.append(initial_weights.identity(Store(tmp_path / "store"), initial_weights.located(used)))
+        source = initial_weights.located(used).pretrained
+        known.append(initial_weights.identity(Store(tmp_path / "store"), source))
     assert [one and one["base"] for one in known] == [
         {"repo": "org/set", "revision": base} for base in hub.commits
     ]
