@@ -139,24 +139,22 @@ def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark
 
     Raises CheckpointGoneError and PipelineError.
     """
-    checkpoint, benchmarks = checkpoint_path(store, name), [one.benchmark for one in asked]
+    checkpoint = checkpoint_path(store, name)
     weights = checkpoint_sha256(checkpoint)
-    made_from = {"checkpoint": weights, **{one.name: one.sha256 for one in asked}}
-    with store.making(Work(keys.benchmarks(name), VERSION, {}, made_from)) as draft:
+    inputs = {"checkpoint": weights, **{one.name: one.sha256 for one in asked}}
+    with store.making(Work(keys.benchmarks(name), VERSION, {}, inputs)) as draft:
         if isinstance(draft, Version):
             return draft
-        fingerprints = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
-        parts = {one.name: draft.finished(one.name, fingerprints[one.name]) for one in benchmarks}
-        missing = [one for one in benchmarks if parts[one.name] is None]
-        if unanswered := [one for one in missing if not _raw(draft.path, one).exists()]:
+        made_from = {one.name: fingerprint([VERSION, weights, one.sha256]) for one in asked}
+        parts = {one.name: draft.finished(one.name, made_from[one.name]) for one in asked}
+        missing = [one for one in asked if parts[one.name] is None]
+        if unanswered := [one.benchmark for one in missing if not _raw(draft.path, one.benchmark).exists()]:
             precision = run_config_of(checkpoint).training.precision
             _ask(checkpoint, unanswered, f"--precision={precision}", f"--output={draft.path}")
-        facts = _facts(asked, checkpoint)
-        for one in asked:
-            if one.benchmark in missing:
-                title = one.name
-                scores = _scored(draft.path, one) | facts[title]
-                parts[title] = _part(draft, one.benchmark, fingerprints[title], scores)
+        removed = _removed_sets(checkpoint)
+        for one in missing:
+            scores = _scored(draft.path, one, removed)
+            parts[one.name] = _part(draft, one.benchmark, made_from[one.name], scores)
         return draft.publish([part for part in parts.values() if part is not None])
 
 
@@ -165,13 +163,18 @@ def _raw(directory: Path, benchmark: Benchmark) -> Path:
     return directory / f"{benchmark.name}.json"
 
 
-def _scored(directory: Path, asked: AskedBenchmark) -> dict[str, Any]:
-    """The scores in a directory to which the trainer wrote them."""
+def _scored(directory: Path, asked: AskedBenchmark, removed: Sequence[Any] | None) -> dict[str, Any]:
+    """The scores in a directory to which the trainer wrote them, and what is said beside them. `removed` is
+    that of `_removed_sets`.
+    """
     scores: dict[str, Any] = read_json(_raw(directory, asked.benchmark))
     if asked.clusters and "not_given_back" not in scores:
         answers = _rows((directory / f"{asked.name}.log_likelihoods.jsonl").read_text())
         scores |= {"bits_per_byte": by_cluster(asked, answers)}
-    return scores | ({"cut": 0} if asked.clusters else {})
+    if asked.clusters:
+        scores |= {"cut": 0}
+    texts_removed = None if removed is None else asked.source in removed
+    return scores | {"metric": asked.benchmark.metric, "texts_removed": texts_removed}
 
 
 def _part(draft: Draft, benchmark: Benchmark, made_from: str, scores: dict[str, Any]) -> Part:
@@ -232,30 +235,21 @@ def by_cluster(asked: AskedBenchmark, answers: LogLikelihoods) -> dict[str, floa
     return {"value": value, "low": value - spread, "high": value + spread}
 
 
-def _facts(asked: Iterable[AskedBenchmark], model: Path) -> dict[str, dict[str, Any]]:
-    """What is said of each benchmark beside its scores. `texts_removed` is None for a model without a
-    lineage.
-    """
+def _removed_sets(model: Path) -> list[dict[str, Any]] | None:
+    """As `removed_sets`; None for a model without a lineage."""
     path = model / "lineage.json"
-    removed = removed_sets(read_json(path)) if path.is_file() else None
-    return {
-        one.name: {
-            "metric": one.benchmark.metric,
-            "texts_removed": None if removed is None else one.source in removed,
-        }
-        for one in asked
-    }
+    return removed_sets(read_json(path)) if path.is_file() else None
 
 
 def answered(
     model: Path, asked: Sequence[AskedBenchmark], precision: str, *options: str
 ) -> dict[str, Scores]:
     """The scores of any model by benchmark. Nothing is stored. Raises PipelineError."""
-    facts = _facts(asked, model)
+    removed = _removed_sets(model)
     with TemporaryDirectory() as output:
         benchmarks = [one.benchmark for one in asked]
         _ask(model, benchmarks, f"--precision={precision}", f"--output={output}", *options)
-        return {name: _scored(Path(output), one) | facts[name] for one in asked if (name := one.name)}
+        return {one.name: _scored(Path(output), one, removed) for one in asked}
 
 
 def removed_sets(lineage: Mapping[str, Any]) -> list[dict[str, Any]]:
