@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pipeline.steps.export.data_card import ExportedDocuments, card
 from pipeline.steps.export.manifest import record
 from pipeline.store import keys
 from pipeline.store.atomic import output_directory
+from pipeline.store.keys import VALIDATION
 from pipeline.store.params import DOCUMENT_SCHEMA
 from pipeline.store.parquet import parquet_writer
 from pipeline.store.parts import kept_documents, text_bytes
@@ -48,11 +49,8 @@ def export_documents(
     with output_directory(out) as directory:
         for corpus in corpora:
             batches = kept_documents(store, corpus, DOCUMENT_SCHEMA.names)
-            with (
-                closing(_Files(directory, corpus, "train")) as train,
-                closing(_Files(directory, corpus, "validation")) as validation,
-            ):
-                wanted = [files for files in (train, validation) if files.split in splits]
+            with ExitStack() as opened:
+                wanted = [opened.enter_context(closing(_Files(directory, corpus, one))) for one in splits]
                 counts[corpus] = _write(batches, wanted, fraction, progress)
         exported = ExportedDocuments.of(store, recipe, counts)
         (directory / CARD).write_text(card(directory, exported), encoding="utf-8")
@@ -72,14 +70,12 @@ def _write(
     fraction: float,
     progress: Callable[[int], object],
 ) -> Counter[str]:
-    """Writes each document to the files of its split, if these are `wanted`. Returns documents and bytes of
-    text by split.
-    """
+    """Writes each document to the files of its split, if `wanted`. Returns documents and bytes by split."""
     counts = Counter[str]()
     for batch in batches:
         validates = held_out(batch.column("id"), fraction)
         for files in wanted:
-            rows = batch.filter(pa.array(validates if files.split == "validation" else ~validates))
+            rows = batch.filter(pa.array(validates if files.split == VALIDATION else ~validates))
             files.write(rows)
             counts[f"{files.split}_documents"] += rows.num_rows
             counts[f"{files.split}_text_bytes"] += text_bytes(rows)
