@@ -26,9 +26,7 @@ Result = TypeVar("Result")
 
 
 class WrongLengthError(TypeError):
-    """Code that takes a batch returned more or fewer values than there are documents, so that nobody knows
-    which belong to which.
-    """
+    """A batch got more or fewer values than it has documents, so nobody knows which belong to which."""
 
 
 class Failure(NamedTuple):

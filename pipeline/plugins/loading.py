@@ -69,9 +69,7 @@ def ended(doing: str) -> str:
 
 @contextmanager
 def in_one_process() -> Iterator[None]:
-    """For a call of the user's code. A process that it forked and that comes back ends: it would write into
-    the files of this one.
-    """
+    """Ends a process that the user's code forked and that comes back: it would write into our files."""
     process = os.getpid()
     try:
         yield

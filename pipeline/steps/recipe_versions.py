@@ -134,9 +134,7 @@ def store_of(
 
 
 def differing(recipes: Mapping[str, Recipe]) -> list[type[Stage]]:
-    """The first asset whose settings, or what they go on with, are not the same in all recipes, and all that
-    follow it.
-    """
+    """The first asset whose settings, or what they go on with, differ between recipes, and what follows."""
     first, *others = recipes.values()
     for place, kind in enumerate(table()):
         ours = [stage.deciding for stage in kind.all_of(first)]

@@ -74,9 +74,7 @@ class Stage(ABC):
 
     @abstractmethod
     def work(self, store: Store) -> Version | Work:
-        """The work that makes it or, if no work can be computed, its version. Raises StoreError if an input
-        is missing.
-        """
+        """The work that makes it or, if none can be computed, its version. Raises StoreError."""
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,7 @@ def _together(stream: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Recor
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The documents of a part in batches that depend on nothing but these documents. Each ends with the
-    document that fills it.
-    """
+    """Batches that depend on nothing but the documents of the part. Each ends with the one that fills it."""
     size = min(BATCH_BYTES, part_bytes // ROW_GROUPS)
     waiting: list[pa.RecordBatch] = []
     filled = 0

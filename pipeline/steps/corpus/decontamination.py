@@ -63,9 +63,7 @@ class EvaluationNgrams(DataStage):
 
     @property
     def raws(self) -> Sequence[Raw]:
-        """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
-        called like one.
-        """
+        """The sets as sources deliver them. A set may be called like a corpus, whose name has no '.'."""
         return [Raw(f"evaluation.{one.name}", one.source) for one in self.params.sets]
 
     def work(self, store: Store) -> Work:

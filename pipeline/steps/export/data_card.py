@@ -127,9 +127,7 @@ Values that were replaced in the text of all documents that were read. The rules
 
 
 def _configs(out: Path, corpora: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """One with everything and one for each corpus; without these, `datasets` would guess splits from the
-    names of the corpora.
-    """
+    """All, and each corpus: without these, `datasets` would guess splits from the names of the corpora."""
     for name, pattern in (("default", "*"), *((corpus, f"{corpus}-*") for corpus in corpora)):
         found = [split for split in SPLITS if any((out / split).glob(f"{pattern}.parquet"))]
         files = [{"split": split, "path": f"{split}/{pattern}.parquet"} for split in found]

@@ -25,9 +25,7 @@ SAME, ALIKE, PASSAGE = "the same text", "nearly the same text", "a passage"
 
 @dataclass(frozen=True, order=True)
 class Copy:
-    """A copy of documents: `what` of them is also at a `place`, in the `document` there. That is empty for a
-    passage.
-    """
+    """`what` of documents is also at a `place`, in the `document` there, which is empty for a passage."""
 
     place: str
     what: str

@@ -146,9 +146,7 @@ def _hits(batch: pa.RecordBatch, aliases: Mapping[str, str]) -> Iterator[tuple[i
 
 
 def returning(store: Versions, documents: Collection[str]) -> dict[str, str]:
-    """The documents that dedup left out for one of these, each with that one: they come back, unless they are
-    forgotten, too.
-    """
+    """The documents that dedup left out for one of these, with that one: unless forgotten, they come back."""
     found: dict[str, str] = {}
     for version in store.newest_first(keys.DEDUP):
         for batch in all_batches(version, "decisions", ["id", "duplicate_of"]):

@@ -159,9 +159,7 @@ def texts_read(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText
 
 
 def texts_of(store: Store, lineage: Mapping[str, Any]) -> dict[str, CorpusText]:
-    """The training text of each corpus that a lineage names. Raises LineageError where there is none, or no
-    longer.
-    """
+    """The training text of each corpus of a lineage. Raises LineageError if there is none, or no longer."""
     if not lineage.get("assets"):
         raise LineageError(
             "its run has no lineage, since no recipe planned it, so its documents are not known"

@@ -123,9 +123,7 @@ class Reading:
 
 
 def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
-    """How each checkpoint on disk, and each of its ancestors, read these documents. `documents`: ids of the
-    store, or of the source.
-    """
+    """How each checkpoint on disk and each ancestor read these: `documents` are ids of store or source."""
     for reader, together in _readers_on_disk(store):
         steps, fates = _steps(reader, documents)
         for one in together:
@@ -133,9 +131,7 @@ def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
 
 
 def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list[Reading]]:
-    """For each of `documents` (ids of the store), how checkpoints read it. Checkpoints that did not are left
-    out, unless nobody can tell.
-    """
+    """How checkpoints read each of `documents`, ids of the store: those that did, or may have."""
     found: dict[str, list[Reading]] = {document: [] for document in documents}
     for reader, together in _readers_on_disk(store):
         steps = _steps_of_each(reader, documents)

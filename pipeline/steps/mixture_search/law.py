@@ -107,9 +107,7 @@ def _mean(fits: list[Prediction]) -> Prediction:
 
 
 def log_linear(shares: Array, logs: Array) -> Prediction:
-    """Ridge regression on shares, their logarithms and the products of these. The penalty is the one with the
-    least leave-one-out error.
-    """
+    """Ridge regression on shares, their logarithms and products; the penalty of least leave-one-out error."""
     features = _features(shares)
     center, scale = features.mean(0), features.std(0) + 1e-9
     left, singular, right = np.linalg.svd((features - center) / scale, full_matrices=False)

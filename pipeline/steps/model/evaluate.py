@@ -88,9 +88,7 @@ def _models(store: Store, recipe: Recipe, tuned: Path) -> dict[str, Path]:
 def _asked_both_ways(
     evaluation: EvaluationParams, models: Mapping[str, Path], precision: str
 ) -> dict[str, dict[str, Any]]:
-    """The scores of each benchmark: of each model as any other is asked, and after tuning through the
-    template.
-    """
+    """Scores by benchmark: of each model as any other is asked, and after tuning through the template."""
     asked = benchmark.named(evaluation.benchmarks)
     if not asked:
         return {}
@@ -139,9 +137,7 @@ def evaluate_checkpoint(store: Store, name: str) -> Version:
 
 
 def with_imported(store: Store, name: str, version: Version) -> Version:
-    """The evaluation of a checkpoint, with all scores that have been imported for it. Nothing is computed
-    again.
-    """
+    """The evaluation of a checkpoint with all scores that were imported since. Nothing is computed again."""
     made = version.manifest
     settings = made["params"] | harness.imported(store, name)
     with store.making(Work(version.key, made["code_version"], settings, made["inputs"])) as draft:

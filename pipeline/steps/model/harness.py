@@ -37,9 +37,7 @@ class Answers:
 
     @classmethod
     def read(cls, path: Path, accuracy: float) -> Self | None:
-        """Reads a file of samples. Returns None where there is none, or where the `accuracy` does not follow
-        from it.
-        """
+        """Reads a file of samples. None if there is none, or if the `accuracy` does not follow from it."""
         items, rows = [], []
         try:
             for line in path.read_text(encoding="utf-8").split("\n"):

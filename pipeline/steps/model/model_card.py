@@ -137,9 +137,7 @@ def base_name(lineage: Mapping[str, Any]) -> str | None:
 
 
 def _base_paragraph(lineage: Mapping[str, Any]) -> str:
-    """The weights that training started from and, as far as is known, those that they came from in turn.
-    Empty for training from scratch.
-    """
+    """The weights that training started from, and those that they came from in turn; empty from scratch."""
     sentences: list[str] = []
     model = TrainedModel(lineage)
     for one in (model, *model.bases):
@@ -242,7 +240,7 @@ def _benchmarks(benchmarks: Mapping[str, Any] | None) -> str:
 
 def _scores(name: str, scores: Mapping[str, Any]) -> list[str]:
     bits = scores["bits_per_byte"]
-    shown = "the tokenizer loses text" if bits is None else f"{bits:.3f}"
+    shown = benchmark.LOSES_TEXT if bits is None else f"{bits:.3f}"
     return [name, shown, f"{scores['perplexity']:,.1f}"]
 
 

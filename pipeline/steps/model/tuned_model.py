@@ -78,9 +78,7 @@ def longest(recipe: Recipe) -> int:
 
 
 def to_ask(store: Store, recipe: Recipe) -> tuple[list[Question], Counter[str]]:
-    """The first ASKED held-out conversations of each corpus by id, and how many of these are not asked, by
-    the reason.
-    """
+    """The first ASKED held-out conversations of each corpus, and how many are not asked, by the reason."""
     fraction, fits = recipe.shards.validation_fraction, fitting(store, recipe)
     found = [
         Question.of(text, metadata, name, fits)
@@ -177,9 +175,7 @@ def _figures(losses: Mapping[str, Any]) -> dict[str, Any]:
 def _by_kind(
     questions: Sequence[Question], judged: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
-    """Shares of each kind of question, and of all, for each model: of answers that stop, that have the form
-    that is asked for, and that are right.
-    """
+    """For each kind, and for all: the shares of each model's answers that stop, have the form, are right."""
     kinds = dict.fromkeys(question.kind for question in questions)
     for kind in [*kinds, "all"]:
         rows = [number for number, question in enumerate(questions) if kind in (question.kind, "all")]

@@ -23,9 +23,7 @@ LABELS = {
 
 
 def losses(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each figure, on the answers and on the text of the pretraining. There is a column for each
-    model.
-    """
+    """A row for each figure, on the answers and on the text of the pretraining, a column for each model."""
     rows = []
     for place, on in PLACES.items():
         figures = {model: _named(one[place] or {}) for model, one in tuning["losses"].items()}
@@ -52,9 +50,7 @@ def _named(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for each kind of question: the shares of answers that stop, that have the form, and that are
-    right.
-    """
+    """A row for each kind of question: the shares of answers that stop, have the form, and are right."""
     return [
         {name: _share(value) if isinstance(value, float) else str(value or "") for name, value in row.items()}
         for row in tuning["kinds"]
@@ -62,9 +58,7 @@ def kinds(tuning: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def unended(tuning: Mapping[str, Any]) -> list[str]:
-    """A sentence for each model some of whose answers were cut off at the limit, and what helps the tuned
-    one.
-    """
+    """A sentence for each model with answers that were cut off at the limit, and what helps the tuned one."""
     counts = tuning.get("unended", {})
     said = [
         f"{count:,} of {tuning['asked']:,} answers {name} tuning did not end within {tuning['limit']} tokens."

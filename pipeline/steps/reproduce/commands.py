@@ -22,9 +22,7 @@ MEAN = "mean"  # the run with a mean of what was made again
 def training_commands(
     checkpoint: Checkpoint, notes: Sequence[str], out: Path, relative_to: Path
 ) -> Iterator[str]:
-    """The commands that train to a checkpoint, in the directory `out`. Modules of the recipe are in
-    `relative_to`.
-    """
+    """The commands that train to a checkpoint in `out`. The recipe's modules are in `relative_to`."""
     commit = checkpoint.lineage["git_commit"]
     yield f"# makes {checkpoint.name}, after {checkpoint.tokens:,} tokens, again in {out}"
     if commit is None:

@@ -65,9 +65,7 @@ def _settings(lineage: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _losses(checkpoint: Path) -> dict[str, float]:
-    """The losses in nats per token: that of the last step and, where it was evaluated, that of the held-out
-    text.
-    """
+    """The losses in nats per token: of the last step and, where it was evaluated, of the held-out text."""
     state = read_json(checkpoint / "state.json")
     losses = {"loss": state["loss"], "held-out loss": (state["evaluation"] or {}).get("loss")}
     return {name: loss for name, loss in losses.items() if loss is not None}

@@ -74,9 +74,7 @@ def corpora_of(recipe: dict[str, Any], lineage: Mapping[str, Any]) -> list[dict[
 
 
 def _with_whole_paths(settings: Any, directory: Path, name: str = "") -> Any:
-    """The settings of a recipe, those below `name`, with whole paths in place of those that start at its
-    `directory`.
-    """
+    """The settings below `name`, with whole paths for those that start at the recipe's `directory`."""
     if isinstance(settings, list):
         return [_with_whole_paths(entry, directory, name) for entry in settings]
     if isinstance(settings, dict):  # what code of one's own does with its `params` is not known here

@@ -28,9 +28,7 @@ from trainer.system.signals import stop_with_parent
 
 @dataclass(frozen=True)
 class Launcher:
-    """Starts the trainer. `threads` are the OpenMP threads of each process; None gives each its share of the
-    cores.
-    """
+    """Starts the trainer. `threads`: OpenMP threads of each process; None: its share of the cores."""
 
     params: LaunchParams
     threads: int | None
@@ -76,9 +74,7 @@ class Launcher:
         return signal.SIGUSR1 if command and Path(command[0]).name == "srun" else signal.SIGTERM
 
     def check_nodes(self, directory: Path) -> None:
-        """Checks, before data is made, that the nodes of a cluster see the directory of this machine. Raises
-        ClusterError.
-        """
+        """Checks, before data is made, that all nodes see the directory. Raises ClusterError."""
         if self.params.kind == "ray":
             _ray_nodes().check_shared(directory, self.params.address)
 

@@ -95,9 +95,7 @@ def merged(
     name: str,
     seconds: float = 0.0,
 ) -> Version:
-    """The version that `work` names: the mean of the checkpoints in `saved`, in a run called `name`.
-    `seconds`: what training them took.
-    """
+    """The mean of the checkpoints in `saved`, in a run called `name`. `seconds`: what training them took."""
     run_dir = store.root / RUNS / work.name
     with store.making(work) as draft:
         checkpoint = plan.result(store, draft)["checkpoint"] if isinstance(draft, Version) else None

@@ -14,9 +14,7 @@ from trainer.system.errors import TrainerError
 
 @dataclass(frozen=True)
 class Contribution:
-    """A corpus in the training: its training documents and tokens, its share of the tokens trained on, and
-    how often its text is repeated.
-    """
+    """A corpus's training documents and tokens, its share of the tokens trained on, and its repetitions."""
 
     corpus: str
     documents: int
