@@ -101,10 +101,7 @@ class RecipeVersions:
         self.name = _name(recipe, written or recipe)
 
     def find(self, store: Store, key: Key) -> Version | Work:
-        """The version of `key` that the recipe means, or the work that would make it.
-
-        Raises StoreError if the recipe has no such stage.
-        """
+        """The version that the recipe means, or the work that would make it. Raises StoreError."""
         stage = self._stages.get(key)
         if stage is None:
             raise StoreError(f"{key} is not a stage of the recipe {self.recipe.name!r}")

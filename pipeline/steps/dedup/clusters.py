@@ -24,9 +24,7 @@ RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of sh
 
 @dataclass(frozen=True)
 class Layout:
-    """Where documents belong: the first document of each part (int64), the corpora by priority, and a
-    directory for documents by part.
-    """
+    """The first row of each part (int64), the corpora by priority, and a directory for documents by part."""
 
     starts: np.ndarray
     corpora: tuple[str, ...]

@@ -91,10 +91,9 @@ def opened(index: Version, part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Match:
-    """A document that is like a text. `row` has its COLUMNS, and `version` is the number of the scrubbed text
-    that it is in. The others are shares of distinct shingles, 0 to 1: `holds` is the share of the text's that
-    the document has, `held` the share of the document's that the text has, and `jaccard` what both have in
-    common, of all that either has.
+    """A document that is like a text: its COLUMNS are in `row`, `version` is the number of its scrubbed text.
+    Of their distinct shingles, `holds` is the share of the text's that the document has, `held` the share of
+    the document's that the text has, and `jaccard` what both have, of all that either has.
     """
 
     version: int

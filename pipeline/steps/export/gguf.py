@@ -53,10 +53,8 @@ def export_gguf(
     model: Path, made_from: Mapping[str, str], out: Path, progress: Callable[[int], object]
 ) -> dict[str, int]:
     """Makes `out`: an export or a checkpoint as `<recipe>.gguf`, `export.json` and, for a model that answers,
-    a `Modelfile` for Ollama. Returns the numbers of
-    tensors and parameters. `progress` is told the bytes that were written.
-
-    Memory is that of one tensor. Raises PipelineError, TrainerError and OutputError.
+    a `Modelfile` for Ollama. Returns the numbers of tensors and parameters. `progress` is told the bytes that
+    were written. Memory is that of one tensor. Raises PipelineError, TrainerError and OutputError.
     """
     try:
         lineage = read_json(model / "lineage.json")

@@ -26,9 +26,7 @@ def export_tokens(
     store: Store, corpora: Sequence[str], splits: Sequence[str], out: Path, progress: Progress
 ) -> dict[str, int]:
     """Makes `out`: the shards in use, their tokenizer, and `export.json`, which records what they are.
-    Returns documents and tokens of each split.
-
-    Raises PipelineError.
+    Returns documents and tokens of each split. Raises PipelineError.
     """
     read = list(map(keys.token_shards, corpora))
     versions, tokenizer = list(map(store.current, read)), store.current(keys.TOKENIZER)

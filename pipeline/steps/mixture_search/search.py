@@ -43,9 +43,8 @@ log = logging.getLogger(__name__)
 
 def search(store: Store, recipe: Recipe) -> Version:
     """Trains the small runs of the recipe's search, as many at once as have their own cores, and keeps shares
-    and losses of each. A killed search goes on with the runs that were not done.
-
-    Raises RecipeError without `mixture.search`, and PipelineError.
+    and losses of each. A killed search goes on with the runs that were not done. Raises RecipeError without
+    `mixture.search`, and PipelineError.
     """
     work = MixtureSearch(recipe).work(store)
     with store.making(work) as draft:

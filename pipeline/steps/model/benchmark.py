@@ -135,9 +135,8 @@ def named(wanted: Iterable[NamedBenchmark]) -> list[AskedBenchmark]:
 
 
 def benchmark_checkpoint(store: Store, name: str, asked: Sequence[AskedBenchmark]) -> Version:
-    """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again.
-
-    Raises CheckpointGoneError and PipelineError.
+    """Lets a checkpoint answer benchmarks. Each is a part, so that one more computes no other again. Raises
+    CheckpointGoneError and PipelineError.
     """
     checkpoint = checkpoint_path(store, name)
     weights = checkpoint_sha256(checkpoint)
@@ -164,9 +163,7 @@ def _raw(directory: Path, benchmark: Benchmark) -> Path:
 
 
 def _scored(directory: Path, asked: AskedBenchmark, removed: Sequence[Any] | None) -> dict[str, Any]:
-    """The scores in a directory to which the trainer wrote them, and what is said beside them. `removed` is
-    that of `_removed_sets`.
-    """
+    """The scores in a directory, and what is said beside them. `removed` is that of `_removed_sets`."""
     scores: dict[str, Any] = read_json(_raw(directory, asked.benchmark))
     if asked.clusters and "not_given_back" not in scores:
         answers = _rows((directory / f"{asked.name}.log_likelihoods.jsonl").read_text())

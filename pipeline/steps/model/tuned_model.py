@@ -31,8 +31,7 @@ TOO_LONG, NO_QUESTION = "too_long", "no_question"
 @dataclass(frozen=True)
 class Question:
     """A held-out conversation up to its last answer, which is `wanted`. `kind` groups questions. `form`, if
-    the document names one in its metadata, is a regular expression that matches the answers of the right
-    form.
+    the metadata has one, is a regular expression that answers of the right form match.
     """
 
     messages: list[dict[str, str]]

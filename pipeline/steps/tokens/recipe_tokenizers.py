@@ -33,9 +33,8 @@ class RecipeTokenizers:
         return json.loads(canonical_json({"recipe": self.recipe, "tokenizer": self.params}))
 
     def in_use(self) -> Version | None:
-        """The tokenizer that the recipe used last, else the newest. None if it has none yet.
-
-        Raises TokenizerError when it has one that cannot be used: nothing but `retrain` replaces a tokenizer.
+        """The tokenizer that the recipe used last, else the newest; None if it has none yet. Raises
+        TokenizerError when it has one that cannot be used: nothing but `retrain` replaces a tokenizer.
         """
         if self.params.chat == "appended":
             return self.store.existing(self.appending(self.base()))

@@ -314,10 +314,8 @@ class WrittenShard:
 
 
 class ShardSeries:
-    """Writes `<directory>/<name>.00000.bin` and so on. A document never spans shards; one of more than
-    `max_tokens` gets a shard of its own.
-
-    Without documents there is no shard. On an error the unfinished shard is deleted.
+    """Writes `<directory>/<name>.00000.bin` and so on, and nothing without documents. A document never spans
+    shards; one of more than `max_tokens` gets a shard of its own. An error deletes the unfinished shard.
     """
 
     def __init__(self, directory: Path, name: str, dtype: np.dtype, max_tokens: int):

@@ -22,10 +22,9 @@ Row = dict[str, Any]
 
 
 def fit(store: Store, stage: FrozenTokenizer, version: Version) -> list[Row]:
-    """A row for each corpus with held-out text, measured on its first documents, about SAMPLE_BYTES. The
-    tokens for begin and end of text are not counted, and words are separated by white space.
-
-    Measured once for each tokenizer on the same text.
+    """A row for each corpus with held-out text, measured on its first documents, about SAMPLE_BYTES, once for
+    each tokenizer and text. The tokens for begin and end of text are not counted, and words are separated by
+    white space.
     """
     text = [store.current(key).data_version for key in stage.inputs]
     return version.report(

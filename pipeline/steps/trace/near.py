@@ -52,8 +52,7 @@ def check(text: str) -> None:
 
 class NearSearcher:
     """The documents of a reader, open to be searched, whatever quality and dedup decided on them. `engine`
-    makes the indexes that are missing, after `say` was told what that takes. Raises LineageError for text
-    that is gone.
+    makes missing indexes, after `say` was told what that takes. Raises LineageError for text that is gone.
     """
 
     def __init__(

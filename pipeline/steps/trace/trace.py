@@ -44,8 +44,7 @@ class Occurrence:
 @dataclass(frozen=True)
 class Span:
     """A part of a text, characters `begin` to `end` - 1, that occurs `count` times in the training text and
-    is in no longer span. `log_probability` is the sum of the logarithms of how frequent each of its tokens
-    is.
+    is in no longer span. `log_probability` adds up the logarithms of the frequencies of its tokens.
     """
 
     text: str
@@ -95,8 +94,7 @@ class _Run(NamedTuple):
 
 class Searcher:
     """The training text of a reader, open to be searched. `engine` makes the indexes that are missing, after
-    `say` was told what that takes. Without an engine, a missing index raises PipelineError. Shards that are
-    gone raise LineageError.
+    `say` was told what that takes; without one, PipelineError is raised. LineageError: shards are gone.
     """
 
     def __init__(self, reader: Reader, engine: Engine | None = None, say: Callable[[str], None] = print):

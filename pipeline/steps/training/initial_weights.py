@@ -89,7 +89,6 @@ def _base(source: PretrainedConfig) -> PretrainedConfig | None:
 def origin(store: Store, training: TrainingConfig) -> dict[str, Any]:
     """What a checkpoint's lineage says about the weights: their identity, the sha256 of each file and, where
     `lineage.json` lies beside them, the lineage of the model they belong to. Empty without such weights.
-
     Raises PipelineError.
     """
     source = training.pretrained

@@ -32,7 +32,6 @@ def shares(
 ) -> dict[str, float]:
     """The share of each corpus of `tokens` in `max_tokens`. The shares add up to 1; the order of samples
     rounds them (`rounded`). `steady`: a small change of a corpus seldom changes any share without a weight.
-
     Raises PipelineError when `max_epochs` of everything is less than `max_tokens`.
     """
     # `steady`: the nearest of eight sizes in each doubling, at most 4.5% off.

@@ -40,8 +40,7 @@ RESULTS = ("step", "tokens", "loss", "validation_loss", "perplexity", "bits_per_
 @dataclass(frozen=True)
 class PlannedRun:
     """A training run. The same work has the same directory, so an interrupted run is found again and resumed.
-
-    Settings that do not change what is learned (how often to save, what to sample) may change in between.
+    What does not change what is learned (how often to save, what to sample) may change in between.
     """
 
     work: Work
@@ -214,9 +213,7 @@ def _data(store: Store, found: Settled) -> DataConfig:
 
 
 def _rehearsal(store: Store, recipe: Recipe) -> Iterator[CorpusShards]:
-    """The corpora of the pretraining that are read again, in proportion to their size. What is learned is
-    measured on the held-out answers alone.
-    """
+    """The corpora that are read again, by their size. What is learned is measured on held-out answers."""
     shards = {name: store.current(keys.base_shards(name)) for name in _rehearsed(recipe)}
     tokens = sum(version.counts["train_tokens"] for version in shards.values())
     for name, version in shards.items():

@@ -135,9 +135,7 @@ def _name_without(path: str) -> str:
 
 def train(training: Training, stop: threading.Event) -> int:
     """Trains until all nodes are done, and returns the exit status. When a node is lost the others are
-    stopped, for another attempt from the newest checkpoint.
-
-    Raises ClusterError.
+    stopped, for another attempt from the newest checkpoint. Raises ClusterError.
     """
     connect(training.address, "launch.address")
     group = _placed(training, stop)
