@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,12 +110,13 @@ def verify(store: Store, places: Iterable[Path], deep: bool = False) -> Verifica
         sound.append(version)
         if seen.damage and path.exists():
             damaged[path] = version, seen.damage
-    for key, name in last_versions.users(store.files):
+    users = last_versions.users(store.files)
+    for key, name in users:
         path = store.root / key / name
         if (key.is_data or key == keys.TOKENIZER) and not store.files.is_version(path):
             damaged[path] = None, [Damage(path, "is gone, although a recipe uses it")]
     if damaged:
-        mending = _Mending(store, sound)
+        mending = _Mending(store, sound, users)
         result.damaged = [mending.of(path, *entry) for path, entry in damaged.items()]
     result.damaged += [broken for run in sorted(runs) if (broken := _broken_config(store, run))]
     for path in last_versions.damaged(store.root):
@@ -159,19 +160,19 @@ def _opened(store: Store, path: Path) -> Version:
     return Version(Key(CHECKPOINT), path, {"parts": [part], "inputs": {}, "data_version": ""}, store.files)
 
 
+@dataclass(frozen=True)
 class _Mending:
     """Knows what was made from what, and which recipe uses it."""
 
-    def __init__(self, store: Store, versions: Sequence[Version]):
-        self._store = store
-        self._versions = versions
-        self._users = last_versions.users(store.files)
+    store: Store
+    versions: Sequence[Version]
+    users: Mapping[tuple[Key, str], RecipeName]
 
     def of(self, path: Path, version: Version | None, damage: Sequence[Damage]) -> Damaged:
-        place = path.relative_to(self._store.root)
+        place = path.relative_to(self.store.root)
         checkpoints = [name for name, lineage in self._checkpoints() if place.as_posix() in lineage]
         made = sorted(self._made_from(version)) if version else []
-        command = self._command(path, self._store.key_of(path.parent), checkpoints)
+        command = self._command(path, self.store.key_of(path.parent), checkpoints)
         return Damaged(place.as_posix(), damage, [*made, *checkpoints], command)
 
     def _made_from(self, version: Version) -> set[str]:
@@ -183,14 +184,14 @@ class _Mending:
             names = {source.key: source.data_version}
             if source.key == keys.DEDUP:
                 names |= {Key(keys.DEDUP, name=part.name): part.data_version for part in source.parts}
-            made = [made for made in self._versions if names.items() & made.manifest["inputs"].items()]
+            made = [made for made in self.versions if names.items() & made.manifest["inputs"].items()]
             todo += [version for version in made if version.path not in places]
             places |= {version.path for version in made}
-        return {path.relative_to(self._store.root).as_posix() for path in places}
+        return {path.relative_to(self.store.root).as_posix() for path in places}
 
     def _checkpoints(self) -> Iterator[tuple[str, set[str]]]:
         """The name of each checkpoint, and the paths of the versions in its lineage."""
-        for saved in (version for version in self._versions if version.key == CHECKPOINT):
+        for saved in (version for version in self.versions if version.key == CHECKPOINT):
             try:
                 text = (saved.path / "lineage.json").read_text(encoding="utf-8")
                 assets = json.loads(text)["assets"].values()
@@ -200,7 +201,7 @@ class _Mending:
             yield checkpoint_name(saved.path), paths
 
     def _command(self, path: Path, key: Key, checkpoints: Sequence[str]) -> str:
-        removal = self._store.files.removal(path)
+        removal = self.store.files.removal(path)
         if key.stage == RUNS:
             return (
                 f"{removal}; if it is the last one of its run, `{self._trains(path)}` "
@@ -213,7 +214,7 @@ class _Mending:
         if key.stage in (keys.CHECKPOINT_EVALUATION, keys.BENCHMARKS):
             tags = json.dumps({"dagster/partition": key.name})
             return f"dagster job execute -j evaluate --tags {shell_word(tags)}"
-        recipe = self._users.get((key, path.name))
+        recipe = self.users.get((key, path.name))
         if recipe is not None:
             return remedy(key) if key == keys.TOKENIZER else _run(recipe, key)
         if checkpoints:
@@ -225,7 +226,7 @@ class _Mending:
     def _trains(self, checkpoint: Path) -> str:
         """The command that continues the run of a checkpoint."""
         run = checkpoint.parents[1]
-        if recipe := self._users.get((keys.PRETRAINED_MODEL, run.name)):
+        if recipe := self.users.get((keys.PRETRAINED_MODEL, run.name)):
             return _run(recipe, keys.PRETRAINED_MODEL)
         with suppress(PipelineError, OSError), intact(run / "config.yaml") as config:  # it has not ended
             return f"dagster job execute -j {JOBS.get(config['training']['objective'], 'pretrain')}"
