@@ -297,7 +297,7 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     store = store_of(recipe)
     try:
         work, text = plan.PretrainedModel(recipe).work(store), _held_out(store, recipe)
-        trained = plan.training_work(store, recipe)
+        trained = plan.training_work(store, plan.settled(store, recipe))
     except StoreError:  # of shards that have not been made
         return Outcome(name, settings)
     except PipelineError as error:  # of initial weights that are gone

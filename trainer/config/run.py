@@ -43,6 +43,12 @@ class RunConfig(Config):
     """Copied into each checkpoint and not interpreted."""
 
     @property
+    def as_yaml(self) -> str:
+        """The content of config.yaml."""
+        text: str = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+        return text
+
+    @property
     def adapted_tokens(self) -> tuple[int, ...]:
         """The tokens whose rows in embedding and head LoRA trains."""
         training, chat = self.training, self.data.chat

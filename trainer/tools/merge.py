@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainer.checkpoint import publish
 from trainer.checkpoint.publish import CheckpointError
 from trainer.checkpoint.state import read_state, write_json
@@ -80,7 +78,7 @@ def merge(
     step = main.state["step"]
     with room_in(output), atomic_directory(output) as place:
         directory = RunDirectory(place)
-        directory.config.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        directory.config.write_text(config.as_yaml)
         if (main.run / REFERENCE).is_dir():
             shutil.copytree(main.run / REFERENCE, place / REFERENCE)
 

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import yaml
 from pydantic import ValidationError
 
 from pipeline.recipe.overrides import leaves, merged
@@ -162,7 +161,7 @@ def _train(config: RunConfig) -> dict[str, Any]:
     if not result.exists():
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "config.yaml"
-        write_atomically(path, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+        write_atomically(path, config.as_yaml)
         run_trainer(str(path), threads=config.training.threads)
         last = RunHistory(directory).validations[-1]
         losses = {name: scores["loss"] for name, scores in last["per_corpus"].items()}

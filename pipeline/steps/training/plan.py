@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint
@@ -56,8 +54,7 @@ class PlannedRun:
 
     def write_config(self) -> Path:
         """Writes the file that `python -m trainer` reads."""
-        config = self.config.model_dump(mode="json")
-        write_atomically(self.config_path, yaml.safe_dump(config, sort_keys=False))
+        write_atomically(self.config_path, self.config.as_yaml)
         return self.config_path
 
 
@@ -97,7 +94,7 @@ def plan(store: Store, recipe: Recipe, name: str = "") -> PlannedRun:
         found.training.check_length()
     except ValueError as error:  # of a section, whose length its text decides
         raise PipelineError(f"post_training.{recipe.section}.training.{error}") from None
-    work, training = _training_work(store, found), found.training
+    work, training = training_work(store, found), found.training
     run_dir = store.root / RUNS / work.name
     config = RunConfig(
         run_dir=run_dir,
@@ -138,16 +135,12 @@ class PretrainedModel(RecipeStage):
     def work(self, store: Store) -> Work:
         """Raises PipelineError."""
         found = settled(store, self.recipe)
-        trained, steps = _training_work(store, found), found.training.averaged_steps
+        trained, steps = training_work(store, found), found.training.averaged_steps
         return replace(trained, params={**trained.params, "mean_of_steps": steps}) if steps else trained
 
 
-def training_work(store: Store, recipe: Recipe) -> Work:
+def training_work(store: Store, found: Settled) -> Work:
     """The training, which no mean of its checkpoints changes. Raises PipelineError."""
-    return _training_work(store, settled(store, recipe))
-
-
-def _training_work(store: Store, found: Settled) -> Work:
     params = _decisive(found.recipe)
     params["training"]["pretrained"] = initial_weights.identity(store, found.training.pretrained)
     inputs = PretrainedModel(found.recipe).inputs

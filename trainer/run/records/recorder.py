@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import Llama
 from trainer.run.evaluation.generate import complete
@@ -71,8 +69,7 @@ class Recorder(NullRecorder):
             trackers=self._trackers,
             redraws=bool(session.trunks) and session.trunks[-1]["step"] == session.step,
         )
-        settings = yaml.safe_dump(session.config.model_dump(mode="json"), sort_keys=False)
-        write_atomically(directory.config, settings)
+        write_atomically(directory.config, session.config.as_yaml)
         self._started, self._started_tokens = time.monotonic(), session.tokens
         self._last_line = self._last_picture = self._started
         self._bar = terminal.doing("training").__enter__()

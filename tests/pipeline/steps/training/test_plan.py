@@ -90,7 +90,8 @@ def test_a_mean_of_checkpoints_is_another_model_of_the_same_training(store: Stor
     runs = {plan.plan(store, one).config.run_dir for one in (plain, *averaged)}
     works = {plan.PretrainedModel(one).work(store).name for one in (plain, *averaged)}
     assert len(runs) == 1 and len(works) == 3
-    assert plan.training_work(store, averaged[0]) == plan.PretrainedModel(plain).work(store)
+    trained = plan.training_work(store, plan.settled(store, averaged[0]))
+    assert trained == plan.PretrainedModel(plain).work(store)
 
 
 def test_going_back_to_a_finished_run_makes_its_model_the_one_in_use(store: Store) -> None:
