@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.steps.lineage.checkpoints import run_config
 from pipeline.steps.training import plan
 from pipeline.steps.training.launcher import run_trainer
 from pipeline.store import keys
@@ -19,7 +20,7 @@ from pipeline.store.manifest import Version
 from pipeline.store.store import Store
 from pipeline.store.training_runs import CheckpointGoneError, checkpoint_name, run_named
 from pipeline.store.work import Work
-from trainer.config import load_run_config, run_config_of
+from trainer.config import run_config_of
 from trainer.system.run_directory import RunDirectory
 from trainer.system.run_history import NAME_LENGTH, RunHistory, checkpoint_sha256
 from trainer.system.wording import counted
@@ -48,8 +49,7 @@ def of_recipe(store: Store, recipe: Recipe, run: plan.PlannedRun, trained: Versi
 
 def run_of(store: Store, version: Version) -> plan.PlannedRun:
     """The run that holds a mean."""
-    run_dir = plan.result(store, version)["run_dir"]
-    config = load_run_config(run_dir / "config.yaml").model_copy(update={"run_dir": run_dir})
+    config = run_config(plan.result(store, version)["run_dir"])
     manifest = version.manifest
     work = Work(version.key, manifest["code_version"], manifest["params"], manifest["inputs"])
     return plan.PlannedRun(work, config)
