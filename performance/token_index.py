@@ -18,8 +18,7 @@ from harness.processes import peak_mb
 from harness.sidebyside import REPEATS, documents, record
 
 from pipeline.stages import bpe, suffixes
-from pipeline.steps.tokens.token_index import of_shards
-from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.steps.tokens.token_index import TokenSearch, of_shards
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.tokens.stored_shards import FIRST, put_shards

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.steps.tokens.token_index import of_shards
-from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.steps.tokens.token_index import TokenSearch, of_shards
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.tokens.stored_shards import EOT, Parts, cut, drawn, put_shards, runs_of

@@ -1,4 +1,5 @@
-"""Token shards -> token_index/<corpus>: where each run of tokens occurs in the training text of a corpus.
+"""Token shards -> token_index/<corpus>: where each run of tokens occurs in the training text of a corpus. And
+the search for runs of token ids in it.
 
 For each train shard a file of suffix arrays, `<u4`, end to end: one for each block of whole documents,
 relative to the block's first token. Where blocks begin follows from the lengths of the documents.
@@ -6,7 +7,7 @@ relative to the block's first token. Where blocks begin follows from the lengths
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -14,7 +15,9 @@ from typing import Self
 import numpy as np
 
 from pipeline.recipe.recipe import Recipe
+from pipeline.stages import suffixes
 from pipeline.steps.stage import CorpusStage, Page
+from pipeline.steps.tokens.shards import prefixes
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError
@@ -23,6 +26,7 @@ from pipeline.store.manifest import File, Part, Version
 from pipeline.store.parts import PartTask, derive
 from pipeline.store.store import Store
 from pipeline.store.work import Work
+from trainer.data.memmap import map_file
 from trainer.data.shards import Shard, bin_path
 from trainer.system.durable import atomic_file
 
@@ -98,8 +102,6 @@ def size(shards: Version) -> int:
 
 def index_part(task: PartTask, directory: Path) -> Part:
     """Writes the suffix arrays of the shards of one part."""
-    from pipeline.stages import suffixes  # here, because it loads compiled kernels
-
     paths = [Path(os.fspath(file)) for file in task.inputs]  # fetched
     files = {}
     for prefix in (path.with_suffix("") for path in paths if path == bin_path(path.with_suffix(""))):
@@ -109,3 +111,44 @@ def index_part(task: PartTask, directory: Path) -> Part:
                 file.write(suffixes.suffix_array(shard.tokens[begin:end]).astype(ENTRY, copy=False).data)
         files[prefix.name.rpartition(".")[2]] = File.of(path, directory)
     return Part(task.name, task.fingerprint, files, {"bytes": sum(file.bytes for file in files.values())})
+
+
+class TokenSearch:
+    """The training tokens of a corpus and their index. Positions are those in the stream of its `shards`."""
+
+    def __init__(self, shards: Version, index: Version) -> None:
+        self.shards = [Shard(prefix) for prefix in prefixes(shards, TRAIN)]
+        self.num_tokens = sum(shard.num_tokens for shard in self.shards)
+        found = {path.stem: path for path in index.opened()}
+        self._blocks: list[tuple[np.ndarray, np.ndarray, int]] = []  # tokens, suffixes, position of the first
+        position = 0
+        for shard in self.shards:
+            order = map_file(found[shard.prefix.name], ENTRY)
+            for begin, end in suffixes.blocks(shard.lengths):
+                self._blocks.append((shard.tokens[begin:end], order[begin:end], position + begin))
+            position += shard.num_tokens
+
+    def runs(self, ids: np.ndarray, least: int) -> np.ndarray:
+        """For each of `ids` [n], how many ids from it on occur in one document in this order, int64 [n]. The
+        number is 0 where fewer than `least` do, and may be 0 where a longer run begins earlier.
+        """
+        found, least = np.zeros(len(ids), np.int64), min(least, len(ids) + 1)
+        for tokens, order, _ in self._blocks:
+            np.maximum(
+                found, suffixes.maximal_runs(tokens, order, ids.astype(tokens.dtype), least), out=found
+            )
+        return found
+
+    def count(self, ids: np.ndarray) -> int:
+        """How often a run of ids occurs."""
+        return sum(len(found) for found, _ in self._occurrences(ids))
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Where a run of ids occurs, ascending, int64."""
+        found = [order.astype(np.int64) + first for order, first in self._occurrences(ids)]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def _occurrences(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        for tokens, order, position in self._blocks:
+            first, end = suffixes.occurrences(tokens, order, ids.astype(tokens.dtype))
+            yield order[first:end], position

@@ -13,7 +13,7 @@ from pipeline.steps.lineage.documents import CorpusText, texts_of
 from pipeline.steps.lineage.lineage_versions import tokenizer_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.steps.tokens.token_index import TokenSearch
 from pipeline.steps.trace.treated_text import treated
 from pipeline.store.engines.local import Engine
 from pipeline.store.errors import PipelineError

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.steps.dedup.passage_index import Matcher
-from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.steps.tokens.token_index import TokenSearch
 from pipeline.store import keys
 from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.files import BucketFiles

@@ -20,8 +20,7 @@ from pipeline.sources.files import FilesConfig
 from pipeline.stages.bpe import TokenizerParams
 from pipeline.stages.dedup import DedupParams
 from pipeline.steps.tokens import token_index
-from pipeline.steps.tokens.token_index import of_shards
-from pipeline.steps.tokens.token_search import TokenSearch
+from pipeline.steps.tokens.token_index import TokenSearch, of_shards
 from pipeline.store.cleanup import gc
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
