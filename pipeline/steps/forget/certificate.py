@@ -72,9 +72,7 @@ def deleting(store: Store, held: Holding) -> set[str]:
 
 
 def finish(store: Store, ended: Sequence[str], going_on: Sequence[str], left: Holding) -> list[Path]:
-    """Writes on each open certificate what was deleted, with the Dagster runs that had `ended`, and what is
-    there now.
-    """
+    """Writes on each open certificate what was deleted, which Dagster runs had `ended`, and what is left."""
     pages, found = [], [*sorted(_named(left)), *(f"events of Dagster's run {run}" for run in going_on)]
     for folder, facts in _unfinished(store):
         names = sorted(facts["versions before"].keys() - found)

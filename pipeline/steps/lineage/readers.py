@@ -61,9 +61,7 @@ class Reader:
     through: str | None = None
 
     def steps(self, corpus: str, text: CorpusText, holding: Mapping[str, list[str]]) -> list[np.ndarray]:
-        """The steps that read the documents in `holding`, ids by part, of a corpus: an array for each group
-        of neighbors.
-        """
+        """The steps that read these documents, ids by part: an array for each group of neighbors."""
         assert self.training is not None
         ranges = text.ranges(holding)
         return [self.training.steps(corpus, *tokens, self.step) for tokens in ranges]

@@ -122,9 +122,7 @@ def small(recipe: Recipe) -> Recipe:
 
 
 def _shortened(training: Mapping[str, Any], search: SearchParams, share: float) -> dict[str, Any]:
-    """The sections of `training` that give lengths in tokens of the run, for a run that is `share` as long.
-    What the search sets itself stays.
-    """
+    """Lengths in tokens of the run, for one that is `share` as long. What the search sets itself stays."""
     own, found = dict(leaves(search.training)), {}
     for section, name in IN_TOKENS_OF_THE_RUN.items():
         length = (training.get(section) or {}).get(name)

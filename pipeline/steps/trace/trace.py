@@ -124,9 +124,7 @@ class Searcher:
             return token_index.of_shards(store, self._engine, shards)
 
     def count(self, text: str) -> int:
-        """How often a text occurs as whole tokens, of any number. In each corpus the form of the text counts
-        that occurs most often.
-        """
+        """How often a text occurs as whole tokens, of any number: in each corpus its most frequent form."""
         found = dict.fromkeys(self.corpora, 0)
         for prepared, corpora in self._prepared(text).items():
             forms = _apart([self._encoded(lead + prepared).ids for lead in LEADS])

@@ -271,9 +271,7 @@ def at_hand(store: Store, recipe: Recipe, run: PlannedRun) -> Iterator[Callable[
 
 
 def _fetch_shared_state(store: Store, run: PlannedRun) -> None:
-    """Fetches the newest state of another run that this run can go on from. Of that state, only the small
-    files were on this machine.
-    """
+    """Fetches the newest state of another run to go on from, of which only the small files were here."""
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:
