@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.stages.dedup.passages import WORDS
 from pipeline.steps.dedup import passage_index
-from pipeline.steps.dedup.passage_index import LEAST_ALIKE, Match, Matcher, windows
+from pipeline.steps.dedup.passage_index import Match, Matcher, windows
 from pipeline.steps.lineage.documents import texts_of
 from pipeline.steps.lineage.readers import Reader
 from pipeline.steps.trace.treated_text import treated
@@ -55,9 +55,7 @@ class NearSearcher:
     makes missing indexes, after `say` was told what that takes. Raises LineageError for text that is gone.
     """
 
-    def __init__(
-        self, reader: Reader, engine: Engine, say: Callable[[str], None] = print, least: float = LEAST_ALIKE
-    ):
+    def __init__(self, reader: Reader, engine: Engine, say: Callable[[str], None], least: float):
         self.reader = reader
         self._texts = texts_of(reader.store, reader.lineage)
         self._corpora = list(self._texts)
@@ -76,7 +74,7 @@ class NearSearcher:
         with store.in_progress():
             return passage_index.index(store, engine, scrubbed)
 
-    def near(self, text: str, limit: int = DOCUMENTS_SHOWN) -> list[Near]:
+    def near(self, text: str, limit: int) -> list[Near]:
         """At most `limit` documents. Those that have most in common with the text come first."""
         found: dict[str, Match] = {}
         for form in treated(self.reader.lineage["recipe"], self._texts, text):
