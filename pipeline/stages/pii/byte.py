@@ -1,4 +1,6 @@
-"""ASCII bytes by name, and sets of them. numba compiles all of them as constants."""
+"""ASCII bytes by name, sets of bytes, and texts. numba compiles all of them as constants."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,3 +46,13 @@ def byte_set(members: bytes) -> np.ndarray:
     table = np.zeros(256, np.bool_)
     table[list(members)] = True
     return table
+
+
+def text(written: str) -> np.ndarray:
+    """The bytes of a text in UTF-8."""
+    return np.frombuffer(written.encode(), np.uint8)
+
+
+def joined(pieces: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of all pieces, and where each begins; one start more, at the end."""
+    return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum([0, *map(len, pieces)])

@@ -14,8 +14,8 @@ from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import (
     CARD_WORDS,
     SEEDS,
+    TOUCHING,
     is_among,
-    is_letter,
     is_one_of,
     keys,
     named_before,
@@ -159,9 +159,8 @@ def _is_float(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether ".0" makes a float of the digits before `end`, as tables with empty cells are written."""
     if end + 1 >= hi or data[end] != byte.DOT or data[end + 1] != byte.ZERO:
         return False
-    return char.digit_run(data, end + 1, hi) <= 2 and not char.word_at(
-        data, end + 1 + char.digit_run(data, end + 1, hi), hi
-    )
+    zeros = char.digit_run(data, end + 1, hi)
+    return zeros <= 2 and not char.word_at(data, end + 1 + zeros, hi)
 
 
 @borrowing
@@ -169,9 +168,7 @@ def _is_id_in_path(data: np.ndarray, p: int) -> bool:
     """Whether the number at `p` names a page: after "#", or after "/" and a word such as "status"."""
     if p == 0 or not _IN_PATH[data[p - 1]] or char.after_value(data, p):
         return False
-    start = p - 1
-    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
-        start -= 1
+    start = char.run_start(data, p - 1, p - TOUCHING, char.LETTERS)
     return data[p - 1] == byte.HASH or start == p - 1 or is_one_of(data, start, p - 1, _PAGES)
 
 

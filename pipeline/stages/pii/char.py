@@ -1,31 +1,41 @@
-"""Classes of bytes, what stands beside a position, and what continues or separates a number."""
+"""Sets of bytes, what stands beside a position, and what continues or separates a number."""
 
-from string import ascii_letters, digits, hexdigits
+from string import ascii_lowercase, ascii_uppercase, digits, hexdigits
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte
 
-DIGIT, LETTER, HEX, LOCAL, LABEL, TOKEN, USERINFO, BASE64 = 1, 2, 4, 8, 16, 32, 64, 128
-
-
-_DIGITS, _LETTERS = digits.encode(), ascii_letters.encode()
-_MEMBERS = {
-    DIGIT: _DIGITS,
-    LETTER: _LETTERS,
-    HEX: hexdigits.encode(),
-    LOCAL: _DIGITS + _LETTERS + b"._-+'",
-    LABEL: _DIGITS + _LETTERS + b"-",
-    TOKEN: _DIGITS + _LETTERS + b"_-",
-    USERINFO: _DIGITS + _LETTERS + b"-._~!$&'()*+,;=:%@^|",
-    BASE64: _DIGITS + _LETTERS + b"+/=",
-}
-FLAGS: np.ndarray = np.stack([flag * byte.byte_set(members) for flag, members in _MEMBERS.items()]).sum(
-    axis=0, dtype=np.uint8
+DIGITS, HEX, UPPER, LOWER = (
+    byte.byte_set(members.encode()) for members in (digits, hexdigits, ascii_uppercase, ascii_lowercase)
 )
-IN_TOKEN, IN_BASE64 = FLAGS & TOKEN != 0, FLAGS & BASE64 != 0
+ASCII_LETTERS = UPPER | LOWER
+ALNUM = DIGITS | ASCII_LETTERS
+LETTERS = ASCII_LETTERS | byte.byte_set(bytes(range(0x80, 0x100)))  # those of other scripts too
+PRINTED = byte.byte_set(bytes(range(33, 0x100)))
+IN_LOCAL, IN_LABEL, IN_TOKEN, IN_USERINFO, IN_BASE64 = (
+    ALNUM | byte.byte_set(signs) for signs in (b"._-+'", b"-", b"_-", b"-._~!$&'()*+,;=:%@^|", b"+/=")
+)
 ASSIGNS = byte.byte_set(bytes(range(33)) + b"=:\"'")  # stand between a name and its value
+SPACES = byte.byte_set(b" ")
+
+
+@borrowing
+def run_end(data: np.ndarray, i: int, stop: int, members: np.ndarray) -> int:
+    """Where the bytes from `i` on that are in the set `members` end, at the latest at `stop`."""
+    while i < stop and members[data[i]]:
+        i += 1
+    return i
+
+
+@borrowing
+def run_start(data: np.ndarray, i: int, floor: int, members: np.ndarray) -> int:
+    """Where the bytes before `i` that are in the set `members` begin, at the earliest at `floor`, or at 0."""
+    floor = max(0, floor)
+    while i > floor and members[data[i - 1]]:
+        i -= 1
+    return i
 
 
 @borrowing
@@ -45,7 +55,12 @@ def is_lower(c: int) -> bool:
 
 @borrowing
 def is_alnum(c: int) -> bool:
-    return FLAGS[c] & (DIGIT | LETTER) != 0
+    return ALNUM[c]
+
+
+@borrowing
+def is_letter(c: int) -> bool:
+    return LETTERS[c]
 
 
 @borrowing
@@ -90,11 +105,7 @@ def word_at(data: np.ndarray, i: int, hi: int) -> bool:
 @borrowing
 def digit_run(data: np.ndarray, i: int, hi: int) -> int:
     """How many digits start at `i`, at most 20."""
-    end = min(hi, i + 20)
-    j = i
-    while j < end and is_digit(data[j]):
-        j += 1
-    return j - i
+    return run_end(data, i, min(hi, i + 20), DIGITS) - i
 
 
 @borrowing
@@ -104,6 +115,16 @@ def number(data: np.ndarray, start: int, end: int) -> int:
     for i in range(start, end):
         value = value * 10 + (data[i] - byte.ZERO)
     return value
+
+
+@borrowing
+def number_at(data: np.ndarray, i: int, hi: int, most: int, base: int) -> tuple[int, int]:
+    """(value, end) of at most `most` digits of the base at `i`."""
+    value, end, stop = 0, i, min(hi, i + most)
+    while end < stop and HEX[data[end]] and hex_value(data[end]) < base:
+        value = value * base + hex_value(data[end])
+        end += 1
+    return value, end
 
 
 SPACE, DASH, DOT, SLASH = 1, 2, 4, 8
@@ -148,9 +169,7 @@ def before_space(data: np.ndarray, p: int) -> tuple[int, bool]:
     """
     if p < 2 or data[p - 1] != byte.SPACE:
         return 0, False
-    i = p - 1
-    while i > 0 and p - i < 8 and is_digit(data[i - 1]):
-        i -= 1
+    i = run_start(data, p - 1, p - 8, DIGITS)
     digits = p - 1 - i
     joined = digits > 0 and i > 0 and (separator(data, i - 1, p) & ~SPACE or data[i - 1] == byte.COLON)
     dated = joined and digit_before(data, i - 1) and (digits == 2 or digits == 4)
@@ -165,15 +184,10 @@ _MOST_INDENTED = 8
 @borrowing
 def next_line(data: np.ndarray, i: int, hi: int) -> int:
     """Where a number that is wrapped at `i` goes on, after indentation or a quotation mark, or 0."""
-    q = i
-    while q < hi and q - i < 3 and _BEFORE_LINE[data[q]]:
-        q += 1
+    q = run_end(data, i, min(hi, i + 3), _BEFORE_LINE)
     if q >= hi or data[q] != byte.NEWLINE:
         return 0
-    start = q + 1
-    q = start
-    while q < hi and q - start < _MOST_INDENTED and _LINE_START[data[q]]:
-        q += 1
+    q = run_end(data, q + 1, min(hi, q + 1 + _MOST_INDENTED), _LINE_START)
     return q if q < hi and is_alnum(data[q]) else 0
 
 
@@ -229,11 +243,8 @@ _ARITHMETIC = byte.byte_set(b"=+*/<>^")
 @borrowing
 def is_calculated(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether a sign of arithmetic stands before or after: "= 713 - 555 - 3989", "713 - 555 + 3989"."""
-    before, behind = p - 1, end
-    while before > 0 and p - before < 3 and data[before] == byte.SPACE:
-        before -= 1
-    while behind < hi and behind - end < 2 and data[behind] == byte.SPACE:
-        behind += 1
+    before = run_start(data, p, max(1, p - 2), SPACES) - 1
+    behind = run_end(data, end, min(hi, end + 2), SPACES)
     return (before >= 0 and _ARITHMETIC[data[before]]) or (behind < hi and _ARITHMETIC[data[behind]])
 
 

@@ -12,8 +12,9 @@ from pipeline.stages.pii import byte, char
 
 _KEY_BYTES = 7
 _LONGEST_WORD = 48  # bytes
+TOUCHING = 20  # bytes of the letters that touch a number, at most
 _FIRST_OF_SEVERAL = 0xC0  # the least byte that begins a letter of several
-_ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
+ENDS_SEARCH = byte.byte_set(b"0123456789@[]")
 _ENDS_SEARCH_AFTER = byte.byte_set(b"0123456789@\n[]")
 _BEFORE_LABEL = byte.byte_set(b" -(")
 _BEFORE_VERSION = byte.byte_set(b" =:\"',.(#")
@@ -58,22 +59,9 @@ _CONNECTIVES = keys("and or to through from than before after until is of number
 
 
 @borrowing
-def is_letter(c: int) -> bool:
-    return char.FLAGS[c] & char.LETTER != 0 or c >= 0x80
-
-
-@borrowing
 def word_start(data: np.ndarray, end: int) -> int:
     """Where the word begins that ends at `end`; `end` if none does."""
-    start = end
-    while start > 0 and end - start < _LONGEST_WORD and is_letter(data[start - 1]):
-        start -= 1
-    return start
-
-
-@borrowing
-def ends_search(c: int) -> bool:
-    return _ENDS_SEARCH[c]
+    return char.run_start(data, end, end - _LONGEST_WORD, char.LETTERS)
 
 
 @borrowing
@@ -117,17 +105,15 @@ def word_near_before(data: np.ndarray, i: int, words: np.ndarray, reach: int) ->
     lines = 0
     while i > floor:
         c = data[i - 1]
-        if is_letter(c):
-            end = i
-            while i > floor and is_letter(data[i - 1]):
-                i -= 1
-            cut = i == floor and i > 0 and is_letter(data[i - 1])
+        if char.is_letter(c):
+            end, i = i, char.run_start(data, i, floor, char.LETTERS)
+            cut = i == floor and i > 0 and char.is_letter(data[i - 1])
             if not cut and is_one_of(data, i, end, words):
                 return True
             continue
         if c == byte.NEWLINE:
             lines += 1
-        if lines > 1 or _ENDS_SEARCH[c]:
+        if lines > 1 or ENDS_SEARCH[c]:
             return False
         i -= 1
     return False
@@ -141,10 +127,8 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
     stop = min(hi, i + reach)
     while i < stop:
         c = data[i]
-        if is_letter(c):
-            start = i
-            while i < hi and i - start <= reach and is_letter(data[i]):
-                i += 1
+        if char.is_letter(c):
+            start, i = i, char.run_end(data, i, min(hi, i + reach + 1), char.LETTERS)
             if is_one_of(data, start, i, words):
                 return True
             continue
@@ -158,10 +142,7 @@ def word_near_after(data: np.ndarray, i: int, hi: int, words: np.ndarray, reach:
 @borrowing
 def touching_word(data: np.ndarray, p: int) -> int:
     """The key of the letters that touch `p`: of "SSN" for "SSN123-45-6789". 0 if there are none."""
-    start = p
-    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
-        start -= 1
-    return key(data, start, p)
+    return key(data, char.run_start(data, p, p - TOUCHING, char.LETTERS), p)
 
 
 @borrowing
@@ -172,18 +153,16 @@ def named_before(data: np.ndarray, i: int, words: np.ndarray, beside: np.ndarray
     floor = max(0, i - reach)
     while i > floor:
         c = data[i - 1]
-        if is_letter(c):
-            end = i
-            while i > floor and is_letter(data[i - 1]):
-                i -= 1
+        if char.is_letter(c):
+            end, i = i, char.run_start(data, i, floor, char.LETTERS)
             word = key(data, i, end)
             if is_among(words, word):
                 # "\\item" of LaTeX names nothing
-                return i == 0 or not (is_letter(data[i - 1]) or data[i - 1] == byte.BACKSLASH)
+                return i == 0 or not (char.is_letter(data[i - 1]) or data[i - 1] == byte.BACKSLASH)
             if not is_among(beside, word):
                 return False
             continue
-        if c == byte.NEWLINE or _ENDS_SEARCH[c]:
+        if c == byte.NEWLINE or ENDS_SEARCH[c]:
             return False
         i -= 1
     return False
@@ -192,14 +171,9 @@ def named_before(data: np.ndarray, i: int, words: np.ndarray, beside: np.ndarray
 @borrowing
 def label_after(data: np.ndarray, i: int, hi: int) -> bool:
     """Whether a word such as "office" or "fax" follows directly: "555 1234 (fax)", "555 1234-Office"."""
-    steps = 0
-    while i < hi and steps < 3 and _BEFORE_LABEL[data[i]]:
-        i += 1
-        steps += 1
-    end = i
-    while end < hi and end - i < 12 and is_letter(data[end]):
-        end += 1
-    return end > i and steps > 0 and is_one_of(data, i, end, PHONE_LABELS_AFTER)
+    start = char.run_end(data, i, min(hi, i + 3), _BEFORE_LABEL)
+    end = char.run_end(data, start, min(hi, start + 12), char.LETTERS)
+    return end > start > i and is_one_of(data, start, end, PHONE_LABELS_AFTER)
 
 
 @borrowing
@@ -221,10 +195,8 @@ def names_a_version(data: np.ndarray, i: int) -> bool:
                 dots += data[i] == byte.DOT
                 if run > 3 or dots > 3:
                     return False
-        elif char.FLAGS[c] & char.LETTER:
-            end = i
-            while i > floor and char.FLAGS[data[i - 1]] & char.LETTER:
-                i -= 1
+        elif char.ASCII_LETTERS[c]:
+            end, i = i, char.run_start(data, i, floor, char.ASCII_LETTERS)
             if i > 0 and data[i - 1] == byte.BACKSLASH:  # "\\item" of LaTeX
                 return False
             named = end - i > 7 and is_one_of(data, end - 7, end, VERSION_WORDS)  # "AssemblyVersion"

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.pii.secret_names import PASSWORDS_OF_MANUALS
 from pipeline.stages.pii.tokens import is_joined, is_random, token_at
 from pipeline.stages.text import equals
@@ -20,10 +20,10 @@ _JWT_PART = 8
 _PEM_BODY = 64
 
 _HEADER, _BEGIN, _END, _PRIVATE, _DASHES, _BEFORE_Z, _AFTER_Z, _DATA_CENTER, _LINES, _MAC, _WIFI = (
-    np.frombuffer(text, dtype=np.uint8).copy()
-    for text in (
-        *(b"eyJ", b"-----BEGIN ", b"-----END ", b"PRIVATE KEY", b"-----"),
-        *(b"uthori", b"ation", b"us", b"Private-Lines", b"Private-MAC: ", b"WIFI:"),
+    byte.text(written)
+    for written in (
+        *("eyJ", "-----BEGIN ", "-----END ", "PRIVATE KEY", "-----"),
+        *("uthori", "ation", "us", "Private-Lines", "Private-MAC: ", "WIFI:"),
     )
 )
 _IN_CREDENTIALS = char.IN_TOKEN | char.IN_BASE64 | byte.byte_set(b".~")
@@ -38,19 +38,11 @@ _FEWEST_OF_PASSWORD = 6
 _WIFI_REACH = 160
 _TEMPLATES = byte.byte_set(b"$*{<%[")
 _IN_PEM = char.IN_BASE64 | byte.byte_set(bytes(range(33)) + b"\\:,.()")
-
-
-@borrowing
-def _run(data: np.ndarray, i: int, hi: int, flag: int) -> int:
-    """Where the characters of a class from `i` on end."""
-    while i < hi and char.FLAGS[data[i]] & flag:
-        i += 1
-    return i
-
-
-@borrowing
-def _token_run(data: np.ndarray, i: int, hi: int) -> int:
-    return _run(data, i, hi, char.TOKEN)
+_IN_PEM_LABEL, _OUTSIDE_BASE64 = char.UPPER | char.SPACES, ~char.IN_BASE64
+_IN_SETTING = char.PRINTED & ~byte.byte_set(b";\"'")
+# What stands before the private lines of PuTTY's key, and in them
+_BEFORE_LINES = char.DIGITS | byte.byte_set(bytes(range(33)))
+_IN_LINES = char.IN_BASE64 | byte.byte_set(b"\n\r")
 
 
 @borrowing
@@ -70,14 +62,14 @@ def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         )
     ):
         return 0, 0
-    header = _token_run(data, i, hi)
+    header = char.run_end(data, i, hi, char.IN_TOKEN)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != byte.DOT:
         return 0, 0
-    payload = _token_run(data, header + 1, hi)
+    payload = char.run_end(data, header + 1, hi, char.IN_TOKEN)
     if payload - header <= _JWT_PART:
         return 0, 0
     if payload < hi and data[payload] == byte.DOT:
-        signature = _token_run(data, payload + 1, hi)
+        signature = char.run_end(data, payload + 1, hi, char.IN_TOKEN)
         if signature - payload > _JWT_PART:
             return (start, signature) if not char.word_at(data, signature, hi) else (0, 0)
     unsigned = equals(data, header + 1, hi, _HEADER)
@@ -87,10 +79,8 @@ def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 @borrowing
 def _label_end(data: np.ndarray, i: int, hi: int) -> int:
     """Where the "-----" after the label at `i` ends (RFC 7468: upper-case words), or 0."""
-    j = i
-    while j < hi and j - i < 40 and (data[j] == byte.SPACE or char.is_upper(data[j])):
-        j += 1
-    return j + 5 if equals(data, j, hi, _DASHES) else 0
+    end = char.run_end(data, i, min(hi, i + 40), _IN_PEM_LABEL)
+    return end + 5 if equals(data, end, hi, _DASHES) else 0
 
 
 @borrowing
@@ -118,8 +108,7 @@ def _private_key_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         closed = _label_end(data, end + 9, hi)
         if closed > 0:
             return start, closed
-    while end > body and not char.FLAGS[data[end - 1]] & char.BASE64:
-        end -= 1
+    end = char.run_start(data, end, body, _OUTSIDE_BASE64)
     return (start, end) if end - body >= _PEM_BODY else (0, 0)
 
 
@@ -128,12 +117,8 @@ def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of what follows "Authorization: Bearer", Basic or Token, whose "z" is at `i`."""
     if not (equals(data, i - 6, hi, _BEFORE_Z) and equals(data, i + 1, hi, _AFTER_Z)):
         return 0, 0
-    scheme = i + 6
-    while scheme < hi and scheme - i < 16 and char.ASSIGNS[data[scheme]]:
-        scheme += 1
-    start = scheme
-    while start < hi and start - scheme < 8 and char.is_alnum(data[start]):
-        start += 1
+    scheme = char.run_end(data, i + 6, min(hi, i + 16), char.ASSIGNS)
+    start = char.run_end(data, scheme, min(hi, scheme + 8), char.ALNUM)
     if not is_one_of(data, scheme, start, _SCHEMES) or start >= hi or data[start] != byte.SPACE:
         return 0, 0
     start += 1
@@ -151,31 +136,23 @@ def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
     """
     if dot + 34 >= hi or data[dot + 7] != byte.DOT:
         return 0, 0
-    start = dot
-    while start > 0 and dot - start < 30 and char.FLAGS[data[start - 1]] & char.TOKEN:
-        start -= 1
-    end = _token_run(data, dot + 8, min(hi, dot + 60))
-    if (
-        not 23 <= dot - start <= 28
-        or not is_one_of(data, start, start + 1, _DISCORD)
-        or not char.is_upper(data[start])
-    ):
-        return 0, 0
-    return (start, end) if end - dot >= 35 and _token_run(data, dot + 1, dot + 7) == dot + 7 else (0, 0)
+    start = char.run_start(data, dot, dot - 30, char.IN_TOKEN)
+    end = char.run_end(data, dot + 8, min(hi, dot + 60), char.IN_TOKEN)
+    whole = 23 <= dot - start <= 28 and char.run_end(data, dot + 1, dot + 7, char.IN_TOKEN) == dot + 7
+    is_named = is_one_of(data, start, start + 1, _DISCORD) and char.is_upper(data[start])
+    return (start, end) if whole and is_named and end - dot >= 35 else (0, 0)
 
 
 @borrowing
 def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
     """(start, end) of Mailchimp's key, 32 hexadecimal digits and "-us12", whose hyphen is at `hyphen`."""
-    start, end = hyphen - _HEX_KEY, hyphen + 3
-    if start < 0 or end >= hi or not equals(data, hyphen + 1, hi, _DATA_CENTER):
+    start = hyphen - _HEX_KEY
+    if start < 0 or hyphen + 3 >= hi or not equals(data, hyphen + 1, hi, _DATA_CENTER):
         return 0, 0
-    while end < hi and end - hyphen < 6 and char.is_digit(data[end]):
-        end += 1
-    whole = _run(data, start, hyphen, char.HEX) == hyphen and 4 <= end - hyphen <= 5
-    return (
-        (start, end) if whole and not is_joined(data, start) and not char.word_at(data, end, hi) else (0, 0)
-    )
+    end = char.run_end(data, hyphen + 3, min(hi, hyphen + 6), char.DIGITS)
+    whole = char.run_end(data, start, hyphen, char.HEX) == hyphen and 4 <= end - hyphen <= 5
+    joined = is_joined(data, start) or char.word_at(data, end, hi)
+    return (start, end) if whole and not joined else (0, 0)
 
 
 @borrowing
@@ -185,7 +162,7 @@ def _asana_at(data: np.ndarray, start: int, colon: int, hi: int) -> tuple[int, i
     """
     if start < 2 or data[start - 1] != byte.SLASH or not char.is_digit(data[start - 2]):
         return 0, 0
-    end = _run(data, colon + 1, min(hi, colon + _HEX_KEY + 2), char.HEX)
+    end = char.run_end(data, colon + 1, min(hi, colon + _HEX_KEY + 2), char.HEX)
     whole = end - colon == _HEX_KEY + 1 and not is_joined(data, start - 2)
     return (start - 2, end) if whole else (0, 0)
 
@@ -212,36 +189,15 @@ def secret_at_equals(data: np.ndarray, equal: int, hi: int) -> tuple[int, int]:
     """(start, end) of the password of a connection string, `Server=x;Password=y;`, with "=" at `equal`."""
     if equal == 0 or data[equal - 1] | byte.CASE != byte.D:
         return 0, 0
-    name = equal
-    while name > 0 and equal - name < 10 and is_letter(data[name - 1]):
-        name -= 1
+    name = char.run_start(data, equal, equal - 10, char.LETTERS)
     if not is_one_of(data, name, equal, _PASSWORD):
         return 0, 0
-    end = equal + 1
-    while (
-        end < hi
-        and end - equal < 128
-        and data[end] > byte.SPACE
-        and data[end] != byte.SEMICOLON
-        and not _QUOTES[data[end]]
-    ):
-        end += 1
-    before = name
-    while before > 0 and data[before - 1] == byte.SPACE:
-        before -= 1
+    end = char.run_end(data, equal + 1, min(hi, equal + 128), _IN_SETTING)
+    before = char.run_start(data, name, 0, char.SPACES)
     in_string = (before > 0 and data[before - 1] == byte.SEMICOLON) or (
         end < hi and data[end] == byte.SEMICOLON
     )
-    first = data[equal + 1] if equal + 1 < hi else byte.SPACE
-    template = first in (
-        byte.DOLLAR,
-        byte.ASTERISK,
-        byte.OPENING_CURLY,
-        byte.LESS,
-        byte.PERCENT,
-        byte.OPENING_SQUARE,
-    )
-    if not in_string or template or end - equal <= _FEWEST_OF_PASSWORD:
+    if not in_string or end - equal <= _FEWEST_OF_PASSWORD or _TEMPLATES[data[equal + 1]]:
         return 0, 0
     return (0, 0) if is_one_of(data, equal + 1, end, PASSWORDS_OF_MANUALS) else (equal + 1, end)
 
@@ -251,16 +207,12 @@ def _putty_key_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     """(start, end) of the private lines of PuTTY's key, with "Private-Lines" before the colon, or (0, 0)."""
     if colon < len(_LINES) or not equals(data, colon - len(_LINES), colon, _LINES):
         return 0, 0
-    start = colon + 1
-    while start < hi and start - colon < 8 and (data[start] <= byte.SPACE or char.is_digit(data[start])):
-        start += 1
-    end = start
-    while end < hi and (char.IN_BASE64[data[end]] or data[end] == byte.NEWLINE or data[end] == byte.RETURN):
-        end += 1
+    start = char.run_end(data, colon + 1, min(hi, colon + 8), _BEFORE_LINES)
+    end = char.run_end(data, start, hi, _IN_LINES)
     # the lines end where "Private-MAC" begins, whose letters are base64, too
     mac = end - (len(_MAC) - len(b"-MAC: "))
     if mac > start and equals(data, mac, hi, _MAC):
-        return start, _run(data, mac + len(_MAC), hi, char.HEX)
+        return start, char.run_end(data, mac + len(_MAC), hi, char.HEX)
     return (start, end) if end - start >= _PEM_BODY else (0, 0)
 
 
@@ -297,29 +249,17 @@ def secret_at_colon(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
     if end > 0:
         return start, end
     if char.is_digit(data[colon - 1]):
-        start = colon
-        while start > 0 and colon - start < 18 and char.is_digit(data[start - 1]):
-            start -= 1
+        start = char.run_start(data, colon, colon - 18, char.DIGITS)
         if colon - start == _ASANA:
             return _asana_at(data, start, colon, hi)
-        end = _token_run(data, colon + 1, min(hi, colon + _TELEGRAM + 2))
-        whole = 8 <= colon - start <= 10 and end - colon == _TELEGRAM + 1
-        return (
-            (start, end)
-            if whole and not is_joined(data, start) and is_random(data, colon + 1, end)
-            else (0, 0)
-        )
+        end = char.run_end(data, colon + 1, min(hi, colon + _TELEGRAM + 2), char.IN_TOKEN)
+        whole = 8 <= colon - start <= 10 and end - colon == _TELEGRAM + 1 and not is_joined(data, start)
+        return (start, end) if whole and is_random(data, colon + 1, end) else (0, 0)
     if _QUOTES[data[colon - 1]]:
-        name = colon - 1
-        while name > 0 and colon - name < 8 and is_letter(data[name - 1]):
-            name -= 1
-        start = colon + 1
-        while start < hi and start - colon < 4 and char.ASSIGNS[data[start]]:
-            start += 1
+        name = char.run_start(data, colon - 1, colon - 8, char.LETTERS)
+        start = char.run_end(data, colon + 1, min(hi, colon + 4), char.ASSIGNS)
         if is_one_of(data, name, colon - 1, _AUTH) and start < hi and _QUOTES[data[start - 1]]:
-            end = start
-            while end < hi and end - start < 512 and char.IN_BASE64[data[end]]:
-                end += 1
+            end = char.run_end(data, start, min(hi, start + 512), char.IN_BASE64)
             closed = end < hi and _QUOTES[data[end]] and end - start >= _FEWEST_OF_CREDENTIALS
             return (start, end) if closed and is_random(data, start, end) else (0, 0)
     return _url_credentials_at(data, colon, hi)
@@ -330,10 +270,7 @@ def _is_of_manuals(data: np.ndarray, start: int, colon: int, end: int) -> bool:
     """Whether the password in `colon + 1:end` is what manuals write, or the name of the user."""
     if end - colon <= 11 and is_one_of(data, colon + 1, end, PASSWORDS_OF_MANUALS):
         return True
-    same = end - colon - 1 == colon - start
-    for i in range(colon - start):
-        same = same and data[start + i] == data[colon + 1 + i]
-    return same
+    return end - colon - 1 == colon - start and equals(data, start, colon, data[colon + 1 : end])
 
 
 @borrowing
@@ -347,7 +284,7 @@ def _url_credentials_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int
     limit = min(hi, start + _USERINFO_REACH)
     end, first_colon = 0, 0
     i = start
-    while i < limit and char.FLAGS[data[i]] & char.USERINFO:
+    while i < limit and char.IN_USERINFO[data[i]]:
         if data[i] == byte.COLON and first_colon == 0:
             first_colon = i
         elif data[i] == byte.AT:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys
+from pipeline.stages.pii.context import is_one_of, keys
 from pipeline.stages.pii.ip_addresses import dotted_quad, ends_cleanly
 from pipeline.stages.text import equals
 
@@ -42,7 +42,7 @@ _ENDINGS_OF_ABUGIDAS = keys(
     "भारत भारतम् भारोत संगठन कॉम नेट ভারত ভাৰত বাংলা ਭਾਰਤ ભારત இந்தியா இலங்கை சிங்கப்பூர் భారత్ ಭಾರತ ഭാരതം ଭାରତ "
     "ලංකා ไทย คอม ລາວ"
 )
-_WIDE_STOP = np.frombuffer("。".encode(), dtype=np.uint8).copy()
+_WIDE_STOP = byte.text("。")
 _MOST_WIDE = 15  # bytes of a name in Han or kana: five characters
 _MOST_OF_ABUGIDA, _CUT_OF_ABUGIDA = 48, 24  # bytes of a name that a space begins, and of another
 USUAL_ENDINGS = keys(
@@ -50,8 +50,12 @@ USUAL_ENDINGS = keys(
     "top live email cloud page blog website work world group agency"
 )
 _OPENS_ADDRESS = byte.byte_set(b"<:")
+_BEFORE_NAME = ~(char.ALNUM | char.LETTERS | byte.byte_set(b"_"))
+_HYPHENS, _IN_QUOTES = byte.byte_set(b"-"), (char.PRINTED | char.SPACES) & ~byte.byte_set(b'"')
+_NOT_HYPHENS, NOT_DOTS = ~_HYPHENS, ~byte.byte_set(b".")
+_BEFORE_SLASH = char.PRINTED & ~byte.byte_set(b"[/")
 _FIRST_HAN = 0xE3  # letters before it are of scripts that put spaces between words
-_PUNYCODE = np.frombuffer(b"xn--", dtype=np.uint8).copy()
+_PUNYCODE = byte.text("xn--")
 
 
 @borrowing
@@ -67,7 +71,7 @@ def local_start(data: np.ndarray, at: int) -> int:
     start = at
     while start > floor:
         c = data[start - 1]
-        if char.FLAGS[c] & char.LOCAL:
+        if char.IN_LOCAL[c]:
             if c == byte.DOT and start < at and data[start] == byte.DOT:
                 break
             start -= 1
@@ -77,11 +81,7 @@ def local_start(data: np.ndarray, at: int) -> int:
             break
     if at - start > MAX_LOCAL:
         return at
-    while start < at and not (
-        char.is_alnum(data[start]) or data[start] == byte.UNDERSCORE or data[start] >= 0x80
-    ):
-        start += 1
-    return start
+    return char.run_end(data, start, at, _BEFORE_NAME)
 
 
 @borrowing
@@ -92,10 +92,7 @@ def is_tld(data: np.ndarray, start: int, end: int) -> bool:
         return False
     if end - start > 4 and equals(data, start, end, _PUNYCODE):
         return True
-    for i in range(start, end):  # noqa: SIM110 - all() over a generator does not compile
-        if not (char.FLAGS[data[i]] & char.LETTER or data[i] >= 0x80):
-            return False
-    return True
+    return char.run_end(data, start, end, char.LETTERS) == end
 
 
 @borrowing
@@ -116,22 +113,17 @@ def domain_end(data: np.ndarray, at: int, hi: int) -> int:
     while True:
         end = label
         while end < limit:
-            if char.FLAGS[data[end]] & char.LABEL:
+            if char.IN_LABEL[data[end]]:
                 end += 1
             elif _is_wide(data, end, limit):
                 end += 2
             else:
                 break
-        last = end
         if not first and end < hi and data[end] == byte.AT:  # "org-jo@": the next address begins after "-"
-            last = label
-            while last < end and data[last] != byte.HYPHEN:
-                last += 1
-            if last < end and is_tld(data, label, last):
-                return last
-            last = end
-        while last > label and data[last - 1] == byte.HYPHEN:
-            last -= 1
+            hyphen = char.run_end(data, label, end, _NOT_HYPHENS)
+            if hyphen < end and is_tld(data, label, hyphen):
+                return hyphen
+        last = char.run_start(data, end, label, _HYPHENS)
         if last == label or end - label > 63 or data[label] == byte.HYPHEN:
             return good
         if not first:
@@ -145,8 +137,7 @@ def domain_end(data: np.ndarray, at: int, hi: int) -> int:
         first = False
         labels += 1
         has_name = has_name or last - label >= _FEWEST_DIGITS
-        for i in range(label, last):
-            has_name = has_name or not char.is_digit(data[i])
+        has_name = has_name or char.run_end(data, label, last, char.DIGITS) < last
         label = end + 1
 
 
@@ -156,7 +147,7 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     letters of several bytes; 0 if there is none.
     """
     i, wide = at + 1, False
-    while i < hi and i - at < MAX_LOCAL and (char.FLAGS[data[i]] & char.LABEL or data[i] >= 0x80):
+    while i < hi and i - at < MAX_LOCAL and (char.IN_LABEL[data[i]] or data[i] >= 0x80):
         if i + 2 < hi and _is_sign(data, i):
             return 0
         wide = wide or data[i] >= 0x80
@@ -171,22 +162,17 @@ def _wide_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     if data[end] >= _FIRST_HAN:
         end += _WIDE_ENDING
         return end if end <= hi and is_one_of(data, i + 1, end, _WIDE_ENDINGS) else 0
-    while end < hi and end - i <= _MAX_TLD and char.is_lower(data[end]):
-        end += 1
+    end = char.run_end(data, end, min(hi, end + _MAX_TLD), char.LOWER)
     return end if wide and _ends_usually(data, at, end) and not char.word_at(data, end, hi) else 0
 
 
 @borrowing
 def _stopped_domain_end(data: np.ndarray, at: int, hi: int) -> int:
     """Where the domain after `at` ends, whose lower-case labels have "。" in between; 0 if there is none."""
-    i, good = at + 1, 0
-    while i < hi and i - at < MAX_LOCAL and char.FLAGS[data[i]] & char.LABEL:
-        i += 1
+    i, good = char.run_end(data, at + 1, min(hi, at + MAX_LOCAL), char.IN_LABEL), 0
     while i > at + 1 and equals(data, i, hi, _WIDE_STOP):
         label = i + len(_WIDE_STOP)
-        i = label
-        while i < hi and i - label <= _MAX_TLD and char.is_lower(data[i]):
-            i += 1
+        i = char.run_end(data, label, min(hi, label + _MAX_TLD + 1), char.LOWER)
         if not is_tld(data, label, i) or char.word_at(data, i, hi):
             break
         good = i
@@ -208,9 +194,7 @@ def _wide_local_start(data: np.ndarray, at: int) -> int:
         start -= 3
     if at - start > most:
         return at - cut
-    first = start  # "zhang伟"
-    while first > 0 and at - first < MAX_LOCAL and char.is_alnum(data[first - 1]):
-        first -= 1
+    first = char.run_start(data, start, at - MAX_LOCAL, char.ALNUM)  # "zhang伟"
     return first if start < at and at - first > 3 else at
 
 
@@ -223,9 +207,7 @@ def _is_sign(data: np.ndarray, i: int) -> bool:
 @borrowing
 def _ends_usually(data: np.ndarray, at: int, end: int) -> bool:
     """Whether the domain between `at` and `end` ends in the code of a country or another usual label."""
-    label = end
-    while label > at and data[label - 1] != byte.DOT:
-        label -= 1
+    label = char.run_start(data, end, at, NOT_DOTS)
     return label > at and (
         (end - label == 2 and char.is_lower(data[label]))
         or data[end - 1] >= 0x80
@@ -236,31 +218,23 @@ def _ends_usually(data: np.ndarray, at: int, end: int) -> bool:
 @borrowing
 def _quoted_local_start(data: np.ndarray, at: int) -> int:
     """Where the quote opens that closes before `at`, on the same line and around words; `at` if none does."""
-    start = at - 2
-    while start > 0 and at - start < MAX_LOCAL and data[start] >= byte.SPACE and data[start] != byte.QUOTE:
-        start -= 1
-    is_open = start >= 0 and at - start > 2 and data[start] == byte.QUOTE
-    words = is_open and is_letter(data[start + 1]) and (char.is_alnum(data[at - 2]) or data[at - 2] >= 0x80)
+    start = char.run_start(data, at - 1, max(1, at - MAX_LOCAL + 1), _IN_QUOTES) - 1
+    is_open = start >= 0 and at - start > 2 and data[start] == byte.QUOTE and char.is_letter(data[start + 1])
+    words = is_open and (char.is_alnum(data[at - 2]) or data[at - 2] >= 0x80)
     if not words or char.word_before(data, start):
         return at
     if start > 0 and _OPENS_ADDRESS[data[start - 1]]:
         return start
-    for i in range(start + 1, at - 1):
-        if not is_letter(data[i]):
-            return start
-    return at
+    return at if char.run_end(data, start + 1, at - 1, char.LETTERS) == at - 1 else start
 
 
 @borrowing
 def _is_scp_path(data: np.ndarray, end: int, hi: int) -> bool:
     if end + 1 >= hi or data[end] != byte.COLON:
         return False
-    for i in range(end + 1, min(hi, end + 1 + _SCP_REACH)):
-        if data[i] <= byte.SPACE or data[i] == byte.OPENING_SQUARE:
-            return False
-        if data[i] == byte.SLASH:
-            return True
-    return False
+    stop = min(hi, end + 1 + _SCP_REACH)
+    slash = char.run_end(data, end + 1, stop, _BEFORE_SLASH)
+    return slash < stop and data[slash] == byte.SLASH
 
 
 @borrowing
@@ -277,11 +251,8 @@ def _ip_end(data: np.ndarray, p: int, hi: int) -> int:
 def _in_url(data: np.ndarray, start: int) -> bool:
     """Whether the user, or the password, of a URL begins at `start`."""
     i = start
-    floor = max(0, start - MAX_LOCAL)
     if i > 0 and data[i - 1] == byte.COLON:
-        i -= 1
-        while i > floor and char.FLAGS[data[i - 1]] & char.LOCAL:
-            i -= 1
+        i = char.run_start(data, i - 1, start - MAX_LOCAL, char.IN_LOCAL)
     return i > 1 and data[i - 1] == byte.SLASH and data[i - 2] == byte.SLASH
 
 
@@ -320,7 +291,5 @@ def email_at(data: np.ndarray, at: int, hi: int) -> tuple[int, int]:
 @borrowing
 def email_after(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     """(start, end) of the address whose local part, at least some of it, begins at `i`, or (0, 0)."""
-    at = i
-    while at < hi and at - i < MAX_LOCAL and char.FLAGS[data[at]] & char.LOCAL:
-        at += 1
+    at = char.run_end(data, i, min(hi, i + MAX_LOCAL), char.IN_LOCAL)
     return email_at(data, at, hi) if i < at < hi and data[at] == byte.AT else (0, 0)

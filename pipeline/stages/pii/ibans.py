@@ -52,11 +52,7 @@ def iban_at(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     start = p - 3 if is_free else p - 2
     if start < 0 or p + 11 > hi or not char.is_digit(data[p + 1]):
         return 0, 0
-    if (
-        not (char.is_alnum(data[start]) and char.is_alnum(data[start + 1]))
-        or char.is_digit(data[start])
-        or char.is_digit(data[start + 1])
-    ):
+    if not (char.ASCII_LETTERS[data[start]] and char.ASCII_LETTERS[data[start + 1]]):
         return 0, 0
     first, second = (data[start] | byte.CASE) - byte.A, (data[start + 1] | byte.CASE) - byte.A
     length = _IBAN_LENGTH[first * 26 + second]

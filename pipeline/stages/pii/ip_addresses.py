@@ -45,7 +45,7 @@ _NOT_GLOBAL_FIRST = np.array([int(block.network_address) for block in _NOT_GLOBA
 _NOT_GLOBAL_SHIFT = np.array([32 - block.prefixlen for block in _NOT_GLOBAL], dtype=np.int64)
 _RESOLVERS = np.array([0x01010101, 0x08080404, 0x08080808, 0x09090909], dtype=np.int64)
 _REACH = 40  # bytes
-_LOG_DASHES = np.frombuffer(b" - -", dtype=np.uint8).copy()
+_LOG_DASHES = byte.text(" - -")
 _COMPARES = byte.byte_set(b"<>~=!")
 _DOMAINS = keys("com org net io info edu gov de uk fr nl me app dev ai co")
 
@@ -84,11 +84,8 @@ def dotted_quad(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     address = 0
     q = p
     for octet in range(4):
-        number = 0
         start = q
-        while q < hi and q - start < 4 and char.is_digit(data[q]):
-            number = number * 10 + (data[q] - byte.ZERO)
-            q += 1
+        number, q = char.number_at(data, start, hi, 4, 10)
         if q == start or number > 255 or (q - start > 1 and data[start] == byte.ZERO):
             return 0, 0
         address = address * 256 + number
@@ -116,9 +113,7 @@ def ends_cleanly(data: np.ndarray, p: int, end: int, hi: int) -> bool:
 @borrowing
 def _is_compared(data: np.ndarray, p: int) -> bool:
     """Whether a version specifier stands before `p`: ">= 1.4.5.0", "~=1.4.5.0"."""
-    i = p
-    while i > 0 and p - i < 3 and data[i - 1] == byte.SPACE:
-        i -= 1
+    i = char.run_start(data, p, p - 3, char.SPACES)
     if i - 2 < 0 or data[i - 1] != byte.EQUALS or not _COMPARES[data[i - 2]]:
         return False
     equal = data[i - 2] == byte.EQUALS or data[i - 2] == byte.EXCLAMATION  # filters compare addresses so
@@ -138,9 +133,7 @@ def _is_part_of_word(data: np.ndarray, p: int) -> bool:
         return False
     if is_among(IP_WORDS, touching_word(data, p - 1)):
         return False
-    start = p - 1
-    while start > 0 and p - start < 32 and (char.is_alnum(data[start - 1]) or data[start - 1] == byte.HYPHEN):
-        start -= 1
+    start = char.run_start(data, p - 1, p - 32, char.IN_LABEL)
     if data[p - 1] == byte.HYPHEN or start == 0:
         return True
     in_url = data[start - 1] == byte.DOT and is_one_of(data, start, p - 1, _DOMAINS)
@@ -195,16 +188,6 @@ def ipv4_end(data: np.ndarray, p: int, hi: int, any_range: bool) -> int:
 
 
 @borrowing
-def _group(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
-    """(digits, value) of the hexadecimal run at `p`, at most 5 digits of it."""
-    q, value = p, 0
-    while q < hi and q - p < 5 and char.FLAGS[data[q]] & char.HEX:
-        value = value * 16 + char.hex_value(data[q])
-        q += 1
-    return q - p, value
-
-
-@borrowing
 def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.uint64, bool]:
     """(end, high half, low half, plausible) of the longest address at `p`. `end` is 0 if it does not parse,
     and negative where a second "::" is why.
@@ -223,32 +206,33 @@ def _parse_ipv6(data: np.ndarray, p: int, hi: int) -> tuple[int, np.uint64, np.u
             high, low = zero, zero
             q += 2
         elif groups > 0:
-            if q + 1 < hi and data[q] == byte.COLON and char.FLAGS[data[q + 1]] & char.HEX:
+            if q + 1 < hi and data[q] == byte.COLON and char.HEX[data[q + 1]]:
                 q += 1
             else:
                 break
-        width, value = _group(data, q, hi)
+        value, end = char.number_at(data, q, hi, 5, 16)
+        width = end - q
         if width == 0:
             break
         if width > 4:
             return 0, zero, zero, False
-        if groups <= 6 and q + width < hi and data[q + width] == byte.DOT:
-            end, address = dotted_quad(data, q, hi)
-            if end > 0:
+        if groups <= 6 and end < hi and data[end] == byte.DOT:
+            quad_end, address = dotted_quad(data, q, hi)
+            if quad_end > 0:
                 high = (high << np.uint64(32)) | (low >> np.uint64(32))
                 low = (low << np.uint64(32)) | np.uint64(address)
                 groups += 2
-                q = end
+                q = quad_end
                 break
         if groups == 0:
             first_width = width
-            for i in range(q, q + width):
+            for i in range(q, end):
                 first_decimal |= char.is_digit(data[i])
         high = (high << np.uint64(16)) | (low >> np.uint64(48))
         low = (low << np.uint64(16)) | np.uint64(value)
         widest = max(widest, width)
         groups += 1
-        q += width
+        q = end
     if gap:
         if groups > 7:
             return 0, zero, zero, False
@@ -266,10 +250,8 @@ def _is_label(data: np.ndarray, colon: int) -> bool:
     """Whether a word that is no group of an address ends at `colon`: "addr:", "ip6:"."""
     if data[colon] != byte.COLON:
         return False
-    start, is_hex = colon, True
-    while start > 0 and colon - start < 12 and char.is_alnum(data[start - 1]):
-        start -= 1
-        is_hex = is_hex and char.FLAGS[data[start]] & char.HEX != 0
+    start = char.run_start(data, colon, colon - 12, char.ALNUM)
+    is_hex = char.run_end(data, start, colon, char.HEX) == colon
     return start < colon and not (is_hex and colon - start <= 4)
 
 
@@ -280,9 +262,7 @@ def ipv6_at(data: np.ndarray, colon: int, hi: int, any_range: bool) -> tuple[int
 
     Reads at most 6 bytes before and 45 after.
     """
-    start = colon
-    while start > 0 and colon - start < 5 and char.FLAGS[data[start - 1]] & char.HEX:
-        start -= 1
+    start = char.run_start(data, colon, colon - 5, char.HEX)
     if colon - start > 4 or colon + 1 >= hi or (colon == start and data[colon + 1] != byte.COLON):
         return 0, 0
     if char.word_before(data, start):

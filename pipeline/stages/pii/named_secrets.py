@@ -25,6 +25,7 @@ _BEFORE_VALUE = byte.byte_set(b" \t>\\")
 _SEPARATES_PARAMETERS = byte.byte_set(b"&?-;")
 # Of a value without quotes
 _ENDS_VALUE = byte.byte_set(bytes(range(33)) + b"\"'`;,&|<>[](){}")
+_AFTER_VALUE = byte.byte_set(b".\\")
 _IN_CODE = byte.byte_set(b"([{<")
 _STARTS_TEMPLATE = byte.byte_set(b"$<{%[*@&")
 
@@ -32,9 +33,7 @@ _STARTS_TEMPLATE = byte.byte_set(b"$<{%[*@&")
 @borrowing
 def named_secret_at(data: np.ndarray, mark: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret whose name ends before the "=" or ":" at `mark`, or (0, 0)."""
-    name = mark
-    while name > 0 and mark - name < 4 and _AFTER_NAME[data[name - 1]]:
-        name -= 1
+    name = char.run_start(data, mark, mark - 4, _AFTER_NAME)
     if name > 0 and data[mark] == byte.COLON:
         name = before_copula(data, name)
     if name == 0 or not LAST_LETTERS[data[name - 1] | byte.CASE]:
@@ -45,9 +44,7 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int) -> tuple[int, int]:
     colon = data[mark] == byte.COLON
     if kind == SIGNATURE and (colon or begins == 0 or not _SEPARATES_PARAMETERS[data[begins - 1]]):
         return 0, 0
-    start = mark + 1
-    while start < hi and start - mark < 16 and _BEFORE_VALUE[data[start]]:
-        start += 1
+    start = char.run_end(data, mark + 1, min(hi, mark + 16), _BEFORE_VALUE)
     quote = data[start] if start < hi and _QUOTES[data[start]] else 0
     start += quote > 0
     if start >= hi or _STARTS_TEMPLATE[data[start]] or data[start] == byte.EQUALS:
@@ -67,8 +64,7 @@ def named_secret_at(data: np.ndarray, mark: int, hi: int) -> tuple[int, int]:
     if not quote:
         if end < hi and _IN_CODE[data[end]]:
             return 0, 0
-        while end > start and (data[end - 1] == byte.DOT or data[end - 1] == byte.BACKSLASH):
-            end -= 1
+        end = char.run_start(data, end, start, _AFTER_VALUE)
         for i in range(start, end):
             if data[i] == byte.DOT and char.word_before(data, i) and char.is_lower(data[i + 1]):
                 return 0, 0

@@ -9,11 +9,12 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import ends_search, is_among, is_letter, key, keys, named_before
+from pipeline.stages.pii.context import ENDS_SEARCH, TOUCHING, is_among, key, keys, named_before
 
 NOT_NAMED, MENTIONED, ASIDE, NEAR, ADDRESSED, NAMED = range(6)
 _REACH = 40  # characters
 _TAG_REACH = 24
+_IN_TAG = char.LETTERS | byte.byte_set(b"/")
 _POINTS = byte.byte_set(b":|;=\t")  # what a label or a cell ends with
 _MOST_LINES = 1
 
@@ -137,36 +138,34 @@ def _is_named(data: np.ndarray, start: int, end: int, word: int) -> bool:
 
 
 @borrowing
+def _labels(data: np.ndarray, start: int, end: int) -> bool:
+    """Whether `data[start:end]` is a word for a telephone or for where one is."""
+    word = key(data, start, end)
+    return _is_named(data, start, end, word) or is_among(_PLACES, word)
+
+
+@borrowing
 def named_by(data: np.ndarray, p: int) -> bool:
     """Whether a word for a telephone touches `p`: "Tel(408) 555-1500"."""
-    start = p
-    while start > 0 and p - start < 20 and is_letter(data[start - 1]):
-        start -= 1
-    word = key(data, start, p)
-    return start < p and (_is_named(data, start, p, word) or is_among(_PLACES, word))
+    start = char.run_start(data, p, p - TOUCHING, char.LETTERS)
+    return start < p and _labels(data, start, p)
 
 
 @borrowing
 def _tag_start(data: np.ndarray, i: int) -> int:
     """Where the tag of HTML that ends at `i` begins; `i` if there is none."""
-    j = i - 1
-    while j > 0 and i - j < _TAG_REACH and (is_letter(data[j - 1]) or data[j - 1] == byte.SLASH):
-        j -= 1
-    return j - 1 if j > 0 and data[j - 1] == byte.LESS else i
+    start = char.run_start(data, i - 1, i - _TAG_REACH, _IN_TAG)
+    return start - 1 if start > 0 and data[start - 1] == byte.LESS else i
 
 
 @borrowing
 def _is_in_path(data: np.ndarray, i: int) -> bool:
     """Whether the word at `i` belongs to a name such as "a.phone" or "a/phone". "Tel/Fax" is two labels."""
-    if i < 2 or not is_letter(data[i - 2]):
+    if i < 2 or not char.is_letter(data[i - 2]):
         return False
     if data[i - 1] != byte.SLASH:
         return data[i - 1] == byte.DOT
-    start = i - 1
-    while start > 0 and i - start < 20 and is_letter(data[start - 1]):
-        start -= 1
-    word = key(data, start, i - 1)
-    return not (_is_named(data, start, i - 1, word) or is_among(_PLACES, word))
+    return not _labels(data, char.run_start(data, i - 1, i - TOUCHING, char.LETTERS), i - 1)
 
 
 @borrowing
@@ -198,11 +197,9 @@ def phone_context(data: np.ndarray, p: int) -> int:
             i = _tag_start(data, i)
             marked = True
             continue
-        if is_letter(c):
-            end = i
-            while i > floor and is_letter(data[i - 1]):
-                i -= 1
-            if i == floor and i > 0 and is_letter(data[i - 1]):
+        if char.is_letter(c):
+            end, i = i, char.run_start(data, i, floor, char.LETTERS)
+            if i == floor and i > 0 and char.is_letter(data[i - 1]):
                 break
             word = key(data, i, end)
             in_path = _is_in_path(data, i)
@@ -229,7 +226,7 @@ def phone_context(data: np.ndarray, p: int) -> int:
             continue
         if c == byte.NEWLINE:
             lines += 1
-        if lines > _MOST_LINES or ends_search(c):
+        if lines > _MOST_LINES or ENDS_SEARCH[c]:
             break
         marked = marked or _POINTS[c]
         direct = direct and not (c == byte.COMMA and data[i] == byte.SPACE)
@@ -245,7 +242,7 @@ def numbers_other(data: np.ndarray, p: int, is_unbroken: bool) -> bool:
 
 @borrowing
 def word_follows(data: np.ndarray, end: int, hi: int) -> bool:
-    return end + 1 < hi and data[end] == byte.SPACE and is_letter(data[end + 1])
+    return end + 1 < hi and data[end] == byte.SPACE and char.is_letter(data[end + 1])
 
 
 @borrowing
@@ -253,7 +250,5 @@ def noun_follows(data: np.ndarray, end: int, hi: int) -> bool:
     """Whether the sentence goes on as after a count: "call 1234567 times"."""
     if end + 1 >= hi or data[end] != byte.SPACE or not char.is_lower(data[end + 1]):
         return False
-    i = end + 1
-    while i < hi and i - end < 12 and is_letter(data[i]):
-        i += 1
-    return not is_among(_AFTER, key(data, end + 1, i))
+    stop = char.run_end(data, end + 1, min(hi, end + 12), char.LETTERS)
+    return not is_among(_AFTER, key(data, end + 1, stop))

@@ -24,7 +24,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char, group_widths
-from pipeline.stages.pii.context import is_letter, is_one_of, keys, label_after, names_a_version
+from pipeline.stages.pii.context import is_one_of, keys, label_after, names_a_version
 from pipeline.stages.pii.digit_groups import Number, goes_on_wide, is_one_kind, leading_zeros, read_groups
 from pipeline.stages.pii.phone_layouts import (
     NO,
@@ -61,17 +61,13 @@ _IN_PATH = byte.byte_set(b"-./")
 _BEFORE_EXTENSION = byte.byte_set(b" ,;")
 _AFTER_EXTENSION = byte.byte_set(b" .:=")
 _WORDS_OF_HEX = keys("ab ad ba be ca ce da de ea ed fa fe")
-_CHAT = np.frombuffer(b"wa.me/", np.uint8).copy()
-_EXTENSION = np.frombuffer(b"extension", np.uint8)
-_KOREAN_NUMBER = np.frombuffer("번".encode(), np.uint8).copy()
+_CHAT, _EXTENSION, _KOREAN_NUMBER = map(byte.text, ("wa.me/", "extension", "번"))
 
 
 @borrowing
 def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
     """Where "x12", "#12", " ext. 12" or " extension 12" behind the number ends; else `end`."""
-    word = end
-    while word < hi and word - end < 2 and _BEFORE_EXTENSION[data[word]]:
-        word += 1
+    word = char.run_end(data, end, min(hi, end + 2), _BEFORE_EXTENSION)
     q = word
     while q < hi and q - word < len(_EXTENSION) and data[q] | byte.CASE == _EXTENSION[q - word]:
         q += 1
@@ -79,8 +75,7 @@ def _extension_end(data: np.ndarray, end: int, hi: int) -> int:
         q += 1
     elif q - word not in (len("ext"), len(_EXTENSION)):
         return end
-    while q < hi and q - word < 12 and _AFTER_EXTENSION[data[q]]:
-        q += 1
+    q = char.run_end(data, q, min(hi, word + 12), _AFTER_EXTENSION)
     digits = char.digit_run(data, q, hi)
     return q + digits if 1 <= digits <= 6 and not char.word_at(data, q + digits, hi) else end
 
@@ -110,13 +105,11 @@ def _is_joined_before(data: np.ndarray, p: int) -> bool:
     if not char.digit_before(data, p - 1):
         if c != byte.DOT:
             return False
-        return p == 1 or not (is_letter(data[p - 2]) or _ENDS_DECIMAL[data[p - 2]])
+        return p == 1 or not (char.is_letter(data[p - 2]) or _ENDS_DECIMAL[data[p - 2]])
     if c != byte.CLOSING_BRACKET:
         return _PART_OF_NUMBER[c]
-    opening = p - 2  # "(212)5550187": the area code of this number, unlike "1)5550187"
-    while opening > 0 and p - opening < 8 and char.is_digit(data[opening]):
-        opening -= 1
-    return data[opening] == byte.OPENING_BRACKET
+    # "(212)5550187": the area code of this number, unlike "1)5550187"
+    return data[char.run_start(data, p - 1, max(1, p - 7), char.DIGITS) - 1] == byte.OPENING_BRACKET
 
 
 @borrowing
@@ -176,7 +169,7 @@ def _is_hex_byte(data: np.ndarray, i: int, hi: int) -> bool:
     if i < 0 or i + 2 > hi or char.word_at(data, i + 2, hi):
         return False
     first, second = data[i], data[i + 1]
-    is_hex = char.FLAGS[first] & char.FLAGS[second] & char.HEX != 0
+    is_hex = char.HEX[first] and char.HEX[second]
     return is_hex and not (char.is_digit(first) and char.is_digit(second))
 
 
@@ -210,9 +203,7 @@ def _is_sum(data: np.ndarray, number: Number, end: int, hi: int) -> bool:
 def _is_joined_after(data: np.ndarray, p: int, end: int, hi: int) -> bool:
     """Whether what is at `end` makes the number at `p` part of something else, such as a time."""
     if end < hi and data[end] == byte.COLON:
-        colon = end + 1
-        while colon < hi and colon - end < 6 and char.FLAGS[data[colon]] & char.HEX:
-            colon += 1
+        colon = char.run_end(data, end + 1, min(hi, end + 6), char.HEX)
         joins = colon < hi and data[colon] == byte.COLON
     else:
         joins = end < hi and data[end] == byte.PERCENT

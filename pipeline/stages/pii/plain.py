@@ -37,7 +37,7 @@ _WITHOUT_WIDTH = (0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *
 
 _BEGINS_NUMBER = byte.byte_set(b"0123456789(%")
 _PERCENT_ENCODED = byte.byte_set(b" '@+():")
-_LONGEST_GROUP = 12
+_IN_GROUP, _LONGEST_GROUP = char.UPPER | char.DIGITS, 12
 _PLUS_REACH = 48  # bytes; how far before and after a "+" its query is read
 _IN_PARAMETER = byte.byte_set(b"0123456789%+-._()" + ascii_letters.encode())
 _LETTER_ESCAPES = np.zeros(256, np.int64)
@@ -96,20 +96,7 @@ def _characters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ]
     is_odd = np.zeros(_CODES, np.bool_)
     is_odd[list(plain)] = True
-    starts = np.cumsum([0, *map(len, written)])
-    return is_odd, np.frombuffer(b"".join(written), np.uint8), starts
-
-
-@borrowing
-def _number(data: np.ndarray, i: int, hi: int, most: int, base: int) -> tuple[int, int]:
-    """(value, end) of at most `most` digits of the base at `i`."""
-    value, end = 0, i
-    while (
-        end < hi and end - i < most and char.FLAGS[data[end]] & char.HEX and char.hex_value(data[end]) < base
-    ):
-        value = value * base + char.hex_value(data[end])
-        end += 1
-    return value, end
+    return is_odd, *byte.joined(written)
 
 
 @borrowing
@@ -118,12 +105,10 @@ def _entity(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     if i + 3 < hi and data[i + 1] == byte.HASH:
         is_hex = data[i + 2] | byte.CASE == byte.X
         start = i + 3 if is_hex else i + 2
-        code, end = _number(data, start, hi, 6, 16 if is_hex else 10)
+        code, end = char.number_at(data, start, hi, 6, 16 if is_hex else 10)
         is_one = start < end < hi and data[end] == byte.SEMICOLON and code < _CODES
         return (code, end + 1) if is_one else (0, 0)
-    end = i + 1
-    while end < hi and end - i < 8 and char.FLAGS[data[end]] & char.LETTER:
-        end += 1
+    end = char.run_end(data, i + 1, min(hi, i + 8), char.ASCII_LETTERS)
     if end < hi and data[end] == byte.SEMICOLON:
         name = key(data, i + 1, end)
         for k in range(len(_ENTITY_KEYS)):
@@ -139,10 +124,10 @@ def _escape(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     if _LETTER_ESCAPES[c]:
         return _LETTER_ESCAPES[c], i + 2
     if c == byte.U:
-        code, end = _number(data, i + 2, hi, 4, 16)
+        code, end = char.number_at(data, i + 2, hi, 4, 16)
         return (code, end) if end == i + 6 else (0, 0)
     if c == byte.X:
-        code, end = _number(data, i + 2, hi, 2, 16)
+        code, end = char.number_at(data, i + 2, hi, 2, 16)
         return (code, end) if code == byte.AT else (0, 0)
     return 0, 0
 
@@ -154,16 +139,10 @@ def _is_space_in_query(data: np.ndarray, i: int, lo: int, hi: int) -> bool:
         return False
     if not (char.is_digit(data[i - 1]) or _BEGINS_NUMBER[data[i + 1]]):
         return False
-    left, right = i, i + 1
-    while left > lo and (char.is_upper(data[left - 1]) or char.is_digit(data[left - 1])):
-        left -= 1
-    while right < hi and (char.is_upper(data[right]) or char.is_digit(data[right])):
-        right += 1
+    left, right = char.run_start(data, i, lo, _IN_GROUP), char.run_end(data, i + 1, hi, _IN_GROUP)
     if i - left > _LONGEST_GROUP or right - i > _LONGEST_GROUP or (right < hi and char.is_lower(data[right])):
         return False  # base64
-    start, floor = i, max(lo, i - _PLUS_REACH)
-    while start > floor and _IN_PARAMETER[data[start - 1]]:
-        start -= 1
+    start = char.run_start(data, i, max(lo, i - _PLUS_REACH), _IN_PARAMETER)
     end, limit = i, min(hi, i + _PLUS_REACH)
     while (
         end < limit
@@ -182,18 +161,12 @@ def _is_decoded(data: np.ndarray, i: int, end: int, lo: int, hi: int, code: int)
     if code == byte.AT:
         return not number  # "12%4012" is a list
     if code == byte.COLON:  # of an IPv6 address
-        return (
-            i > lo
-            and char.FLAGS[data[i - 1]] & char.HEX != 0
-            and end < hi
-            and (char.FLAGS[data[end]] & char.HEX != 0 or number)
-        )
+        return i > lo and char.HEX[data[i - 1]] and end < hi and (char.HEX[data[end]] or number)
     if code != byte.SPACE or number:
         return True
-    for k in range(4):  # a group of an IBAN, but not a word: "user:my%20password@"
-        if end + k >= hi or not (char.is_upper(data[end + k]) or char.is_digit(data[end + k])):
-            return False
-    return i > lo and char.is_digit(data[i - 1])
+    # a group of an IBAN, but not a word: "user:my%20password@"
+    is_group = char.run_end(data, end, min(hi, end + 4), _IN_GROUP) == end + 4
+    return is_group and i > lo and char.is_digit(data[i - 1])
 
 
 @borrowing
@@ -219,7 +192,7 @@ def _odd_at(data: np.ndarray, i: int, lo: int, hi: int, is_odd: np.ndarray) -> t
             return 0, 0
         return code, i + width
     if c == byte.PERCENT:
-        code, end = _number(data, i + 1, hi, 2, 16)
+        code, end = char.number_at(data, i + 1, hi, 2, 16)
         if end < i + 3 or not _PERCENT_ENCODED[code]:
             return 0, 0
         return (code, end) if _is_decoded(data, i, end, lo, hi, code) else (0, 0)

@@ -39,6 +39,7 @@ _WORD_REACH = 384  # bytes; no matcher reads farther past its trigger without a 
 _NUMBER_REACH = 80
 # What stands behind a digit inside of a password
 _CONTINUES = byte.byte_set(ascii_letters.encode() + b"!#$%^&*?~@_")
+_IN_WORD = char.PRINTED & ~byte.byte_set(b"]")
 _IN_NUMBER = byte.byte_set(b"0123456789 +-./()\t\r\n>|#*" + bytes([byte.LONG_DASH, byte.RAISED_DOT]))
 
 
@@ -191,14 +192,8 @@ def _insert(
 @borrowing
 def _joined_from(text: np.ndarray, start: int) -> int:
     """Where the text begins that a matcher may read together with the value at `start`."""
-    i = start
-    floor = max(0, start - _WORD_REACH)
-    while i > floor and text[i - 1] > byte.SPACE and text[i - 1] != byte.CLOSING_SQUARE:
-        i -= 1
-    floor = max(0, i - _NUMBER_REACH)
-    while i > floor and _IN_NUMBER[text[i - 1]]:
-        i -= 1
-    return i
+    i = char.run_start(text, start, start - _WORD_REACH, _IN_WORD)
+    return char.run_start(text, i, i - _NUMBER_REACH, _IN_NUMBER)
 
 
 @borrowing

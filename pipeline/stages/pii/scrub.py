@@ -61,10 +61,7 @@ def scrub_column(column: pa.Array, params: PiiParams) -> tuple[pa.Array, np.ndar
     spans = _find(column, data, offsets, params)
     if len(spans) == 0:
         return column, spans
-    placeholders = replacements(params)
-    joined = np.frombuffer(b"".join(placeholders), dtype=np.uint8)
-    starts = np.cumsum([0, *map(len, placeholders)])
-    texts, ends = map(pa.py_buffer, replaced(data, offsets, spans, joined, starts))
+    texts, ends = map(pa.py_buffer, replaced(data, offsets, spans, *byte.joined(replacements(params))))
     scrubbed = pa.Array.from_buffers(pa.large_string(), len(column), [None, ends, texts]).cast(column.type)
     if column.null_count:
         scrubbed = pc.if_else(column.is_valid(), scrubbed, pa.scalar(None, column.type))

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
+from pipeline.stages.pii.context import is_one_of, keys, word_start
 from pipeline.stages.pii.tokens import is_random
 from pipeline.stages.text import equals
 
@@ -21,14 +21,9 @@ _TOKENS = (
     *(b"encryptionkey", b"accesskey", b"servicekey", b"storagekey", b"accountkey", b"apikey"),
 )
 _SIGNATURES = (b"sig", b"signature")
-_ENDINGS = tuple(
-    (np.frombuffer(ending[::-1], np.uint8).copy(), kind)
-    for kind, endings in ((PASSWORD, _PASSWORDS), (TOKEN, _TOKENS), (SIGNATURE, _SIGNATURES))
-    for ending in endings
-)
-_REVERSED = np.concatenate([ending for ending, _ in _ENDINGS])
-_START = np.array([0, *np.cumsum([len(ending) for ending, _ in _ENDINGS])], dtype=np.int64)
-_KIND = np.array([kind for _, kind in _ENDINGS], dtype=np.int64)
+_ENDINGS = (*_PASSWORDS, *_TOKENS, *_SIGNATURES)
+_REVERSED, _START = byte.joined([ending[::-1] for ending in _ENDINGS])
+_KIND = np.repeat([PASSWORD, TOKEN, SIGNATURE], [len(_PASSWORDS), len(_TOKENS), len(_SIGNATURES)])
 # In other languages the word stands alone, and no code follows.
 _SPOKEN_WORDS = (
     "passwort kennwort passe contraseña clave senha hasło heslo wachtwoord lösenord passord adgangskode "
@@ -42,7 +37,7 @@ _SHORT = keys(_SHORT_WORDS)
 # What joins a name and a value in a sentence: "the password is ..."
 _COPULAS = keys("is was lautet ist war est es era è é это jest je är er on")
 LAST_LETTERS = byte.byte_set(
-    bytes({ending[0] | byte.CASE for ending, _ in _ENDINGS})
+    bytes({ending[-1] | byte.CASE for ending in _ENDINGS})
     + bytes({word.encode()[-1] | byte.CASE for word in f"{_SPOKEN_WORDS} {_SHORT_WORDS}".split()})
 )
 PASSWORDS_OF_MANUALS = keys(
@@ -57,8 +52,9 @@ _LONGEST_NAME = 48
 
 _JOINS_WORDS = byte.byte_set(b"_- ")
 _JOINS_NAME = byte.byte_set(b"_-. ")
+_NO_LETTERS = ~char.LETTERS
 _SYMBOLS = byte.byte_set(b"!@#$%^&*?+~=/")
-_HEX_NUMBER = np.frombuffer(b"0x", np.uint8).copy()
+_HEX_NUMBER = byte.text("0x")
 
 
 @borrowing
@@ -89,21 +85,15 @@ def before_copula(data: np.ndarray, end: int) -> int:
     start = word_start(data, end)
     if end - start > 6 or not is_one_of(data, start, end, _COPULAS):
         return end
-    before = start
-    while before > 0 and start - before < 3 and data[before - 1] == byte.SPACE:
-        before -= 1
+    before = char.run_start(data, start, start - 3, char.SPACES)
     return before if before < start else end
 
 
 @borrowing
 def is_of_a_list(data: np.ndarray, name: int) -> bool:
     """Whether the word before the one at `name` says that the token is none: `next_page_token`."""
-    end = name
-    while end > 0 and name - end < 2 and _JOINS_NAME[data[end - 1]]:
-        end -= 1
-    start = end
-    while start > 0 and end - start < 14 and char.is_lower(data[start - 1] | byte.CASE):
-        start -= 1
+    end = char.run_start(data, name, name - 2, _JOINS_NAME)
+    start = char.run_start(data, end, end - 14, char.ASCII_LETTERS)
     return is_one_of(data, start, end, _OF_LISTS)
 
 
@@ -146,7 +136,5 @@ def is_value(data: np.ndarray, start: int, end: int, hi: int, kind: int, quoted:
 @borrowing
 def is_made_up(data: np.ndarray, start: int, end: int) -> bool:
     """Whether it is one of the passwords of manuals, perhaps with digits or a mark: "password123"."""
-    stop = end
-    while stop > start and not is_letter(data[stop - 1]):
-        stop -= 1
+    stop = char.run_start(data, end, start, _NO_LETTERS)
     return stop - start < 12 and is_one_of(data, start, stop, PASSWORDS_OF_MANUALS)

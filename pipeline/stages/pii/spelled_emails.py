@@ -15,14 +15,14 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
-from pipeline.stages.pii.emails import MAX_LOCAL, USUAL_ENDINGS, domain_end, is_tld, local_start
+from pipeline.stages.pii.context import is_one_of, keys, word_start
+from pipeline.stages.pii.emails import MAX_LOCAL, NOT_DOTS, USUAL_ENDINGS, domain_end, is_tld, local_start
 
 _AT_WORDS = keys("at ät")
 _BRACKETED_AT = keys("at ät a")
 _DOT_WORDS = keys("dot punkt")
 _LABELS = keys("email emails mail mails from to cc author authors contact maintainer courriel correo correio")
-_LONGEST_WORD = 5
+_LONGEST_WORD = 6
 _MOST_SPACES = 2
 _LONGEST_GROUP = 160  # bytes of the names that share a domain
 _SHORTEST_GROUP = 3
@@ -30,24 +30,21 @@ _LONGEST_BRACKET = 8  # bytes, around a dot
 _CLOSING = np.zeros(256, np.uint8)
 _CLOSING[list(b"([{<")] = list(b")]}>")
 _PARTS_NAMES = byte.byte_set(b" ,|;")
-_IN_GROUP = (char.FLAGS & char.LOCAL > 0) | _PARTS_NAMES
-_IN_GROUP[0x80:] = True
+_IN_GROUP = char.IN_LOCAL | char.LETTERS | _PARTS_NAMES
 
 
 @borrowing
 def _after_spaces(data: np.ndarray, i: int, hi: int) -> int:
-    end = i
-    while end < hi and end - i < _MOST_SPACES and data[end] == byte.SPACE:
-        end += 1
-    return end
+    return char.run_end(data, i, min(hi, i + _MOST_SPACES), char.SPACES)
 
 
 @borrowing
-def _word_end(data: np.ndarray, i: int, hi: int) -> int:
-    end = i
-    while end < hi and end - i <= _LONGEST_WORD and is_letter(data[end]):
-        end += 1
-    return end
+def _sign_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int) -> int:
+    """Where one of `words` or the `sign` at `i` ends; `i` if there is none."""
+    if i < hi and data[i] == sign:
+        return i + 1
+    end = char.run_end(data, i, min(hi, i + _LONGEST_WORD), char.LETTERS)
+    return end if is_one_of(data, i, end, words) else i
 
 
 @borrowing
@@ -59,8 +56,8 @@ def _bracketed_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: i
     if closing == 0:
         return 0
     start = _after_spaces(data, i + 1, hi)
-    end = start + 1 if start < hi and data[start] == sign else _word_end(data, start, hi)
-    if end == start or not (data[start] == sign or is_one_of(data, start, end, words)):
+    end = _sign_end(data, start, hi, words, sign)
+    if end == start:
         return 0
     end = _after_spaces(data, end, hi)
     return end + 1 if end < hi and data[end] == closing else 0
@@ -72,11 +69,9 @@ def _spaced_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int)
     at `i`.
     """
     start = _after_spaces(data, i, hi)
-    end = start + 1 if start < hi and data[start] == sign else _word_end(data, start, hi)
+    end = _sign_end(data, start, hi, words, sign)
     after = _after_spaces(data, end, hi)
-    if start == i or end == start or after == end:
-        return 0
-    return after if data[start] == sign or is_one_of(data, start, end, words) else 0
+    return after if i < start < end < after else 0
 
 
 @borrowing
@@ -91,10 +86,7 @@ def _after_dot(data: np.ndarray, i: int, hi: int, may_be_spaced: bool) -> int:
 @borrowing
 def _spaces_before(data: np.ndarray, i: int) -> int:
     """Where the spaces before `i` begin."""
-    start = i
-    while start > 0 and i - start < _MOST_SPACES and data[start - 1] == byte.SPACE:
-        start -= 1
-    return start
+    return char.run_start(data, i, i - _MOST_SPACES, char.SPACES)
 
 
 @borrowing
@@ -119,14 +111,6 @@ def _name_start(data: np.ndarray, end: int) -> int:
 
 
 @borrowing
-def _label_end(data: np.ndarray, i: int, hi: int) -> int:
-    end = i
-    while end < hi and char.FLAGS[data[end]] & char.LABEL:
-        end += 1
-    return end
-
-
-@borrowing
 def _is_usual(data: np.ndarray, start: int, end: int) -> bool:
     """Whether a domain of a country, or another usual one, can end in `start:end`."""
     return is_tld(data, start, end) and (end - start == 2 or is_one_of(data, start, end, USUAL_ENDINGS))
@@ -137,16 +121,14 @@ def _spelled_domain_end(data: np.ndarray, p: int, hi: int) -> int:
     """Where the domain at `p` ends, some dots of which may be words: `doe [dot] co [dot] uk`, `doe dot org`.
     0 if there is none with a usual last label.
     """
-    end = max(domain_end(data, p - 1, hi), _label_end(data, p, hi))
-    label = end
-    while label > p and data[label - 1] != byte.DOT:
-        label -= 1
+    end = max(domain_end(data, p - 1, hi), char.run_end(data, p, hi, char.IN_LABEL))
+    label = char.run_start(data, end, p, NOT_DOTS)
     good = end if label > p and _is_usual(data, label, end) else 0
     while end > p:
         label = _after_dot(data, end, hi, good == 0)
         if label == 0:
             break
-        end = _label_end(data, label, hi)
+        end = char.run_end(data, label, hi, char.IN_LABEL)
         if _is_usual(data, label, end):
             good = end
         elif end == label:
@@ -175,9 +157,7 @@ def announced_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
         return 0, 0
     name_end, part = 0, start
     while part > 0:
-        name_end = part
-        while name_end < hi and name_end - start <= MAX_LOCAL and char.FLAGS[data[name_end]] & char.LOCAL:
-            name_end += 1
+        name_end = char.run_end(data, part, min(hi, start + MAX_LOCAL + 1), char.IN_LOCAL)
         part = _after_dot(data, name_end, hi, True) if part < name_end else 0
     domain = _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT)
     if domain == 0 or name_end - start > MAX_LOCAL:
@@ -197,9 +177,7 @@ def _email_around_dot(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     if _bracketed_end(data, i, hi, _DOT_WORDS, byte.DOT) == 0:
         return 0, 0
     end = _spaces_before(data, i)
-    domain = end
-    while domain > 0 and end - domain < MAX_LOCAL and char.FLAGS[data[domain - 1]] & char.LABEL:
-        domain -= 1
+    domain = char.run_start(data, end, end - MAX_LOCAL, char.IN_LABEL)
     word = word_start(data, _spaces_before(data, domain))
     name_end = _spaces_before(data, word)
     if domain == end or name_end == word or _spaced_end(data, name_end, hi, _AT_WORDS, byte.AT) != domain:

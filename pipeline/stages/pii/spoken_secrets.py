@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
-from pipeline.stages.pii.context import is_letter, is_one_of, keys, word_start
+from pipeline.stages.pii.context import is_one_of, keys, word_start
 from pipeline.stages.pii.secret_names import (
     LAST_LETTERS,
     MOST_BYTES,
@@ -35,7 +35,7 @@ _IN_VALUE = byte.byte_set(bytes(range(33, 127))) & ~byte.byte_set(b"\"'`<>[]")
 _AFTER_VALUE = byte.byte_set(b".,;:)")
 _STARTS_TEMPLATE = byte.byte_set(b"$<{%*@&-/(")
 _STRONG = byte.byte_set(b"!#$%^&*?~")
-_PATHS = byte.byte_set(b":/\\")
+_NO_PATHS = ~byte.byte_set(b":/\\")
 
 _SECRET_OPTIONS = keys("p a k w pw pwd")  # of the commands below
 # `mysql -p shop` asks for the password, and opens the database "shop"
@@ -63,12 +63,8 @@ def _kind(data: np.ndarray, end: int) -> int:
 @borrowing
 def _end_of(data: np.ndarray, start: int, hi: int) -> int:
     """Where the value without quotes ends that begins at `start`, without the marks of its sentence."""
-    end = start
-    while end < hi and end - start < MOST_BYTES and _IN_VALUE[data[end]]:
-        end += 1
-    while end > start and _AFTER_VALUE[data[end - 1]]:
-        end -= 1
-    return end
+    end = char.run_end(data, start, min(hi, start + MOST_BYTES), _IN_VALUE)
+    return char.run_start(data, end, start, _AFTER_VALUE)
 
 
 @borrowing
@@ -113,7 +109,7 @@ def _named_in_sentence(data: np.ndarray, end: int) -> int:
     """The kind of the last name before `end` in the same sentence: "your password for the site"."""
     i = end
     while i > 0 and end - i < _SENTENCE and data[i - 1] != byte.NEWLINE:
-        if not is_letter(data[i - 1]):
+        if not char.is_letter(data[i - 1]):
             if data[i - 1] == byte.DOT and data[i] == byte.SPACE:
                 return NOTHING
             i -= 1
@@ -130,7 +126,7 @@ def _command_before(data: np.ndarray, end: int, words: np.ndarray) -> bool:
     """Whether one of `words` stands before `end` on the same line."""
     i = end
     while i > 0 and end - i < _LINE and data[i - 1] != byte.NEWLINE:
-        if not is_letter(data[i - 1]):
+        if not char.is_letter(data[i - 1]):
             i -= 1
             continue
         start = word_start(data, i)
@@ -160,19 +156,14 @@ def _after_option(data: np.ndarray, option: int, end: int, start: int, stop: int
 @borrowing
 def _is_argument(data: np.ndarray, option: int, start: int, stop: int, commands: np.ndarray) -> bool:
     """Whether `start:stop` is a password, after an option that commands but `commands` use otherwise."""
-    for i in range(start, stop):
-        if _PATHS[data[i]]:
-            return False
-    chosen = _is_secret(data, start, stop, PASSWORD)
+    chosen = char.run_end(data, start, stop, _NO_PATHS) == stop and _is_secret(data, start, stop, PASSWORD)
     return chosen and _command_before(data, option, commands)
 
 
 @borrowing
 def _is_of_net_use(data: np.ndarray, blank: int, start: int, end: int) -> bool:
     r"""Whether `start:end` is the password of `net use`, behind `\\server\share` or `/user:name`."""
-    before = blank
-    while before > 0 and blank - before < _SENTENCE and data[before - 1] > byte.SPACE:
-        before -= 1
+    before = char.run_start(data, blank, blank - _SENTENCE, char.PRINTED)
     if data[before] != byte.BACKSLASH and data[before] != byte.SLASH:
         return False
     named = _command_before(data, before, _NET) and _command_before(data, before, _USE)
@@ -182,12 +173,8 @@ def _is_of_net_use(data: np.ndarray, blank: int, start: int, end: int) -> bool:
 @borrowing
 def _follows_net_user(data: np.ndarray, blank: int) -> bool:
     """Whether `net user NAME` ends at `blank`, before a password."""
-    before = blank
-    while before > 0 and blank - before < _SENTENCE and data[before - 1] > byte.SPACE:
-        before -= 1
-    i = before
-    while i > 0 and before - i < _GAP and _BLANKS[data[i - 1]]:
-        i -= 1
+    before = char.run_start(data, blank, blank - _SENTENCE, char.PRINTED)
+    i = char.run_start(data, before, before - _GAP, _BLANKS)
     if i == before or before == blank or not is_one_of(data, word_start(data, i), i, _USER):
         return False
     return _command_before(data, word_start(data, i), _NET)
@@ -212,9 +199,7 @@ def _after_word(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     end = _end_of(data, start, hi)
     if end - start < _LEAST:
         return 0, 0
-    i = start
-    while i > 0 and start - i < _GAP and _BLANKS[data[i - 1]]:
-        i -= 1
+    i = char.run_start(data, start, start - _GAP, _BLANKS)
     word = word_start(data, i)
     if i > 0 and not _STARTS_TEMPLATE[data[start]]:
         named = _follows_net_user(data, i) and _is_secret(data, start, end, PASSWORD)
@@ -256,10 +241,8 @@ def _kind_before_quote(data: np.ndarray, quote: int) -> int:
         if not is_one_of(data, word, i - 1, _VALUE):
             return NOTHING
         i = word
-    blanks = i
-    while i > 0 and blanks - i < _GAP and _BLANKS[data[i - 1]]:
-        i -= 1
-    if not assigned and i < blanks and i > 0 and is_letter(data[i - 1]):
+    blanks, i = i, char.run_start(data, i, i - _GAP, _BLANKS)
+    if not assigned and i < blanks and i > 0 and char.is_letter(data[i - 1]):
         word = word_start(data, i)
         if is_one_of(data, word, i, _BY):
             return PASSWORD if _command_before(data, word, _IDENTIFIED) else NOTHING
@@ -301,9 +284,7 @@ def _in_quotes(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
 @borrowing
 def _in_tag(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     """(start, end) of the secret at `start`, which is all that a tag holds, or (0, 0)."""
-    end = start
-    while end < hi and end - start < MOST_BYTES and _IN_VALUE[data[end]]:
-        end += 1
+    end = char.run_end(data, start, min(hi, start + MOST_BYTES), _IN_VALUE)
     if end == hi or data[end] != byte.LESS or _STARTS_TEMPLATE[data[start]]:
         return 0, 0
     kind = _kind(data, start - 1)

@@ -15,7 +15,6 @@ from pipeline.stages.pii.context import (
     SSN_LABELS,
     SSN_WORDS,
     is_among,
-    is_letter,
     named_before,
     touching_word,
     word_near_before,
@@ -62,7 +61,7 @@ def ssn_end(data: np.ndarray, p: int, digits: int, hi: int, after_ssn: bool) -> 
         return 0
     if not (char.stands_alone(data, p, end, hi) or (kind == char.DASH and _ends_in_letter(data, p, end, hi))):
         return 0
-    in_name = p > 1 and data[p - 1] == byte.HYPHEN and is_letter(data[p - 2])
+    in_name = p > 1 and data[p - 1] == byte.HYPHEN and char.is_letter(data[p - 2])
     is_wide = end - p > 11
     in_name = in_name or named_before(data, p, NUMBERED, BESIDE_SSN_LABELS, _REACH)
     if kind == char.DASH and not in_name and not (is_wide and char.is_calculated(data, p, end, hi)):

@@ -7,17 +7,18 @@ import numpy as np
 
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
+from pipeline.stages.text import equals
 
 # The characters of a body. An assigned one has an optional "=" or ":" and quotes before it; a named one must
 # have them, and a digit and a letter. An owned one has its owner's id and a dot before the prefix.
 _PLAIN, _DASHED, _DOTTED, _BASE64, _HEX, _PATH, _MIXED, _OWNED, _ASSIGNED, _NAMED = range(10)
 _BODY = np.stack(
     [
-        char.FLAGS & (char.DIGIT | char.LETTER) != 0,
+        char.ALNUM,
         char.IN_TOKEN,
         char.IN_TOKEN | byte.byte_set(b"."),
         char.IN_BASE64,
-        (char.FLAGS & char.HEX != 0) | byte.byte_set(b"-_"),
+        char.HEX | byte.byte_set(b"-_"),
         char.IN_TOKEN | byte.byte_set(b"/@"),
         char.IN_TOKEN | char.IN_BASE64,
         char.IN_TOKEN,
@@ -172,8 +173,7 @@ _TRIGGER = np.array([_trigger(prefix) for prefix in _PREFIXES], dtype=np.int64)
 _FIRST_RULE = np.searchsorted(
     [_place(prefix) for prefix in _PREFIXES], np.arange(len(TRIGGERS) * 256 + 1)
 ).astype(np.int64)
-_PREFIX = np.frombuffer(b"".join(_PREFIXES), dtype=np.uint8).copy()
-_PREFIX_START = np.array([0, *np.cumsum([len(prefix) for prefix in _PREFIXES])], dtype=np.int64)
+_PREFIX, _PREFIX_START = byte.joined(_PREFIXES)
 _LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
 
 
@@ -220,10 +220,7 @@ def _owned_start(data: np.ndarray, start: int) -> int:
     owner = start - 1 - _OWNER
     if owner < 0 or data[start - 1] != byte.DOT or char.word_before(data, owner):
         return start
-    for i in range(owner, start - 1):
-        if not char.is_alnum(data[i]):
-            return start
-    return owner
+    return owner if char.run_end(data, owner, start - 1, char.ALNUM) == start - 1 else start
 
 
 @borrowing
@@ -234,16 +231,11 @@ def token_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     place = _SLOT[data[i]] + data[i - 1]
     for rule in range(_FIRST_RULE[place], _FIRST_RULE[place + 1]):
         start = i - _TRIGGER[rule]
-        length = _PREFIX_START[rule + 1] - _PREFIX_START[rule]
-        if start < 0 or start + length >= hi:
-            continue
-        same = 0
-        while same < length and data[start + same] == _PREFIX[_PREFIX_START[rule] + same]:
-            same += 1
-        if same < length:
+        prefix = _PREFIX[_PREFIX_START[rule] : _PREFIX_START[rule + 1]]
+        if not equals(data, start, hi - 1, prefix):
             continue
         least, most, alphabet = _LIMITS[rule]
-        body = start + length
+        body = start + len(prefix)
         if alphabet >= _ASSIGNED:
             body, assigned = _value_start(data, body, hi)
             if alphabet == _NAMED and not assigned:
@@ -281,8 +273,7 @@ _WORDS: tuple[tuple[bytes, int, int, int], ...] = (
 )
 _WORD_REACH = 24
 _WORD_PREFIXES = [prefix for prefixes, *_ in _WORDS for prefix in prefixes.split()]
-_WORD = np.frombuffer(b"".join(_WORD_PREFIXES), dtype=np.uint8).copy()
-_WORD_START = np.array([0, *np.cumsum([len(prefix) for prefix in _WORD_PREFIXES])], dtype=np.int64)
+_WORD, _WORD_START = byte.joined(_WORD_PREFIXES)
 _WORD_LIMITS = np.array([limits for prefixes, *limits in _WORDS for _ in prefixes.split()], dtype=np.int64)
 _BEGINS_WORD = byte.byte_set(bytes(prefix[0] for prefix in _WORD_PREFIXES))
 
@@ -302,20 +293,15 @@ def token_around(data: np.ndarray, p: int, hi: int) -> tuple[int, int]:
     """(start, end) of the token whose first digit, after letters, is at `p`, or (0, 0)."""
     if p >= 3 and p + 2 < hi and data[p + 1] == byte.UPPER_Q and data[p + 2] == byte.TILDE:
         return _azure_at(data, p, hi)
-    start = p
-    while start > 0 and p - start < _WORD_REACH and char.is_alnum(data[start - 1]):
-        start -= 1
+    start = char.run_start(data, p, p - _WORD_REACH, char.ALNUM)
     if not _BEGINS_WORD[data[start]] or is_joined(data, start):
         return 0, 0
     for rule in range(len(_WORD_LIMITS)):
-        length = _WORD_START[rule + 1] - _WORD_START[rule]
-        same = 0
-        while same < length and start + same < hi and data[start + same] == _WORD[_WORD_START[rule] + same]:
-            same += 1
-        if same < length:
+        prefix = _WORD[_WORD_START[rule] : _WORD_START[rule + 1]]
+        if not equals(data, start, hi, prefix):
             continue
         least, most, parting = _WORD_LIMITS[rule]
-        body = start + length
+        body = start + len(prefix)
         end, limit, parts = body, min(hi, body + most + 1), 1
         while end < limit and (char.IN_TOKEN[data[end]] or (data[end] == parting and parts == 1)):
             parts += data[end] == parting
