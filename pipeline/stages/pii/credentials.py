@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_one_of, keys
-from pipeline.stages.pii.secret_names import PASSWORDS_OF_MANUALS
+from pipeline.stages.pii.named_secrets import PASSWORDS_OF_MANUALS
 from pipeline.stages.pii.tokens import is_joined, is_random, token_at
 from pipeline.stages.text import equals
 

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.pii import byte, char
 from pipeline.stages.pii.context import is_one_of, keys, word_start
-from pipeline.stages.pii.secret_names import (
+from pipeline.stages.pii.named_secrets import (
     LAST_LETTERS,
     MOST_BYTES,
     NOTHING,
