@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.normalize import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import Texts, hash_words, normalize_row, polynomial, texts
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO, mix64
 from pipeline.stages.text import UNICODE, decode, equals
 from pipeline.store.params import Params, required
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.stages.bpe.counts import CountedWords
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO
 from pipeline.stages.text import equals
 
 NONE = -1

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.dedup.params import DedupParams
+from pipeline.stages.hashing import mix64
 
 # The key of a document without shingles, which candidate_pairs leaves out.
 EMPTY_KEY = np.uint64(0xFFFFFFFFFFFFFFFF)

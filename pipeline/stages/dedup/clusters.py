@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages.compiled import kernel
-from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.verify import Verified
+from pipeline.stages.hashing import murmur128
 
 # Of a cluster that is verified at once: 1.3 GB of shingles. A larger one is cut along the order of survivors,
 # in which neighbors are alike in length, as near duplicates are.

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.hashing import mix64, murmur128
 from pipeline.stages.dedup.normalize import (
     ALONE,
     GROWTH,
@@ -20,7 +19,7 @@ from pipeline.stages.dedup.normalize import (
     normalize,
 )
 from pipeline.stages.dedup.params import DedupParams
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO, mix64, murmur128
 from pipeline.stages.text import decode
 
 _PRIME = np.uint64(0x9FB21C651E98DF25)

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalize import ALONE, count_characters, end_of_character
 from pipeline.stages.dedup.params import MAX_CHARS, SEED, DedupParams
 from pipeline.stages.dedup.shingles import Texts, hash_shingles, normalize_row, texts
+from pipeline.stages.hashing import murmur128
 from pipeline.store.params import required
 
 _EMPTY = np.uint32(0xFFFFFFFF)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages.compiled import kernel
-from pipeline.stages.dedup.hashing import mix64
 from pipeline.stages.edits.lines import Lines
 from pipeline.stages.edits.params import Repeated
+from pipeline.stages.hashing import mix64
 from pipeline.stages.text import utf8_arrays
 
 # FNV-1a (Fowler, Noll, Vo), whose high bits are poor without a finalizer

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO
 from pipeline.stages.text import equals
 
 LEAST_ENTRY = 10  # bytes: the end of a word, how often it occurs, and whether it is a label

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO
 
 _HALF, _TOP = np.uint64(32), np.uint64(56)
 _0, _1, _7, _8, _16, _24 = (np.uint64(number) for number in (0, 1, 7, 8, 16, 24))

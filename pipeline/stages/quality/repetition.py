@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.stages.compiled import borrowing
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO
 from pipeline.stages.quality.octets import bytes_hash, hash_and_characters, next_newline
 from pipeline.stages.quality.unicode import SPACE
 from pipeline.stages.quality.walk import Words

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages import dedup
-from pipeline.stages.golden_ratio import GOLDEN_RATIO
+from pipeline.stages.hashing import GOLDEN_RATIO
 from pipeline.steps.dedup import shuffle
 from pipeline.steps.dedup.components import Documents, components
 from pipeline.steps.dedup.shuffle import Slice, Written, divide, remove, write_divided

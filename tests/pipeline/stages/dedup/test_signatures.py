@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import DedupParams, shingle_sets, signature_schema, signatures
-from pipeline.stages.dedup.hashing import murmur128
 from pipeline.stages.dedup.normalize import MARK, NFC_UNSURE, SPACE, WORD, characters
 from pipeline.stages.dedup.params import MAX_CHARS
+from pipeline.stages.hashing import murmur128
 from pipeline.stages.text import CODE_POINTS
 from tests.rows import documents
 

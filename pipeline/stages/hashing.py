@@ -1,9 +1,12 @@
-"""The integer hashes: finalizers and 128-bit MurmurHash3 (Austin Appleby, public domain, smhasher)."""
+"""Hashes: the factor of multiplicative hashing (Knuth, The Art of Computer Programming 3, section 6.4), and
+MurmurHash3, 128 bits, with its finalizer (Austin Appleby, public domain, smhasher).
+"""
 
 import numpy as np
 
 from pipeline.stages.compiled import borrowing, kernel
 
+GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by it: products of near numbers are far apart
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _N1, _N2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
 _M1, _M2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
