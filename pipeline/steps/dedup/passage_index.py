@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.stages.dedup import passages, shingle_sets
-from pipeline.stages.dedup.passage_search import PassageSearch
 from pipeline.store import keys
 from pipeline.store.engines.local import Engine
 from pipeline.store.forgotten import Forgotten
@@ -124,7 +123,7 @@ class Matcher:
         found = [opened(indexed[number][1], part) for number, part in self._parts]
         self._firsts = np.cumsum([0, *(len(values) for values, _ in found)])
         self._ends: dict[int, np.ndarray] = {}  # of the passages of each document of a part
-        self._search = PassageSearch(found, least) if found else None
+        self._search = passages.PassageSearch(found, least) if found else None
 
     def matches(self, text: str) -> Iterator[Match]:
         """The documents that have enough in common with a text, in no order."""

@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.stages.dedup import shingle_sets
-from pipeline.stages.dedup.passage_search import WEIGHTS, PassageSearch
 from pipeline.stages.dedup.passages import (
     DEPTH,
     NUM_PERM,
     PASSAGE,
     SHINGLES,
     STRIDE,
+    WEIGHTS,
     WORDS,
+    PassageSearch,
     passages,
     sorted_bands,
 )
