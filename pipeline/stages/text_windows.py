@@ -63,7 +63,5 @@ def drawn(documents: Iterable[pa.RecordBatch], max_bytes: int) -> tuple[pa.Table
                 while size - (largest := len(kept[0][-1].encode())) >= max_bytes:
                     heapq.heappop(kept)
                     size -= largest
-    rows = [row[2:] for row in sorted(kept, key=lambda row: row[1])]
-    values = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(values, SCHEMA, strict=True)]
-    return pa.table(arrays, SCHEMA), counts | {"windows": len(rows), "scored_bytes": size}
+    rows = [dict(zip(SCHEMA.names, row[2:], strict=True)) for row in sorted(kept, key=lambda row: row[1])]
+    return pa.Table.from_pylist(rows, SCHEMA), counts | {"windows": len(rows), "scored_bytes": size}

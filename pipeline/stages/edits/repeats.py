@@ -47,18 +47,14 @@ def units(documents: pa.RecordBatch, lines: Lines, rule: Repeated, number: int) 
     seeds = np.full(len(documents), _BASIS + np.uint64(number))
     if rule.within == "site":
         hosts = pc.struct_field(pc.extract_regex(documents.column("url"), _HOST), "host")
-        seeds = _hashes(*_bounds(pc.utf8_lower(hosts).cast(pa.large_string())), seeds)[0]
+        names, places = utf8_arrays(pc.utf8_lower(hosts))
+        seeds = _hashes(names, places[:-1], places[1:], seeds)[0]
         known = hosts.is_valid().to_numpy(zero_copy_only=False)[lines.rows[starts]]
         starts, stops = starts[known], stops[known]
     begins, ends = lines.starts[starts], lines.starts[stops]
     hashes, sizes = _hashes(lines.data, begins, ends, seeds[lines.rows[starts]])
     long = sizes >= rule.min_chars
     return Units(hashes[long], starts[long], stops[long])
-
-
-def _bounds(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    data, offsets = utf8_arrays(column)
-    return data, offsets[:-1], offsets[1:]
 
 
 def counted(documents: pa.RecordBatch, lines: Lines, rule: Repeated, number: int) -> np.ndarray:
@@ -84,10 +80,11 @@ def cut_units(units: Units, repeated: np.ndarray, seen: np.ndarray, lines: int) 
     """bool[lines]: those of units in `repeated` (REPEATED). Marks in `seen`, of the same length, which of its
     first ones have occurred.
     """
-    place = np.searchsorted(repeated["hash"], units.hashes)
-    place[place == len(repeated)] = 0
-    hit = np.flatnonzero(repeated["hash"][place] == units.hashes) if len(repeated) else np.zeros(0, np.int64)
-    spared = hit[repeated["first"][place[hit]] & ~seen[place[hit]]] if len(hit) else hit
+    if not len(repeated):
+        return np.zeros(lines, np.bool_)
+    place = np.searchsorted(repeated["hash"], units.hashes) % len(repeated)
+    hit = np.flatnonzero(repeated["hash"][place] == units.hashes)
+    spared = hit[repeated["first"][place[hit]] & ~seen[place[hit]]]
     _, first = np.unique(place[spared], return_index=True)
     seen[place[spared]] = True
     hit = np.setdiff1d(hit, spared[first])

@@ -223,12 +223,10 @@ def judge(
     kept = len(rules) - 1
     first_broken = np.full(signals.num_rows, kept)
     for index, rule in enumerate(RULES):
-        is_language = rule == LANGUAGE
-        broken = (
-            _in_other_languages(languages, params)
-            if is_language
-            else _broken(signals, rule, params, languages)
-        )
+        if rule == LANGUAGE:
+            broken = _in_other_languages(languages, params)
+        else:
+            broken = _broken(signals, rule, params, languages)
         if broken is not None:
             first_broken[broken & (first_broken == kept)] = index
     names = pa.array(rules, pa.string()).take(pa.array(first_broken))
