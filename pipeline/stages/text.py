@@ -13,6 +13,14 @@ CODE_POINTS = 0x110000
 REPLACEMENT = 0xFFFD
 
 
+def code_points(ranges: str) -> list[slice]:
+    """The places in an array of all code points, of ranges such as "3005-3007 30fb" in hexadecimal digits."""
+    return [
+        slice(int(first, 16), int(last or first, 16) + 1)
+        for first, _, last in (one.partition("-") for one in ranges.split())
+    ]
+
+
 def utf8_arrays(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """The UTF-8 bytes (uint8) and the n + 1 byte offsets (int64) of a string column.
 

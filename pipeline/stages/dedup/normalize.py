@@ -11,42 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.text import CODE_POINTS, decode, first_word, last_word_end, utf8_arrays
+from pipeline.stages.text import CODE_POINTS, code_points, decode, first_word, last_word_end, utf8_arrays
 
 WORD, MARK, SPACE, NFC_UNSURE, ALONE, EAST_ASIAN = 1, 2, 4, 8, 16, 32
 # Scripts that put no space between words: Thai, Lao, Tibetan, Burmese, Khmer, and what extends them.
-_WITHOUT_SPACES = (
-    range(0x0E00, 0x10A0),
-    range(0x1780, 0x1800),
-    range(0x19E0, 0x1A00),
-    range(0xA9E0, 0xAA00),
-    range(0xAA60, 0xAA80),
-)
+_WITHOUT_SPACES = "e00-109f 1780-17ff 19e0-19ff a9e0-a9ff aa60-aa7f"
 # Chinese and Japanese put none between words either, but sentences are short: Han, kana, bopomofo.
-_EAST_ASIAN = (
-    range(0x3005, 0x3008),
-    range(0x3041, 0x3130),
-    range(0x31A0, 0x3200),
-    range(0x3400, 0x4DC0),
-    range(0x4E00, 0xA000),
-    range(0xF900, 0xFB00),
-    range(0xFF66, 0xFF9E),
-    range(0x20000, 0x323B0),
-)
+_EAST_ASIAN = "3005-3007 3041-312f 31a0-31ff 3400-4dbf 4e00-9fff f900-faff ff66-ff9d 20000-323af"
 FOLDED_CODE_POINTS = 0x20000
-_ASSIGNED = (range(0x33480), range(0xE0000, 0xE0200))
+_ASSIGNED = "0-3347f e0000-e01ff"
 # Casefolding makes at most three characters of one, and no UTF-8 byte more than three (U+0390).
 GROWTH = 3
 # Soft hyphens, characters without width, marks of direction: copies of a text differ in them.
-_UNSEEN = (
-    0xAD,
-    0x61C,
-    0x180E,
-    *range(0x200B, 0x2010),
-    *range(0x202A, 0x202F),
-    *range(0x2060, 0x2070),
-    0xFEFF,
-)
+_UNSEEN = "ad 61c 180e 200b-200f 202a-202e 2060-206f feff"
 _LEFT_OUT = np.uint64(1 << 63)
 PADDING = 32
 _FIRST_UNSURE_BYTE = "\u0300".encode()[0]
@@ -80,14 +57,15 @@ def _folded(character: str) -> int:
 def characters() -> Characters:
     """Built once in a process, in about 0.1 s, from the Unicode tables of this Python."""
     classes = np.zeros(CODE_POINTS, np.uint8)
-    for block in _ASSIGNED:
-        classes[block.start : block.stop] = [_flags(chr(code)) for code in block]
+    for block in code_points(_ASSIGNED):
+        classes[block] = [_flags(chr(code)) for code in range(block.start, block.stop)]
     for flag, scripts in ((ALONE, _WITHOUT_SPACES), (EAST_ASIAN, _EAST_ASIAN)):
-        for script in scripts:
-            of_script = classes[script.start : script.stop]
+        for script in code_points(scripts):
+            of_script = classes[script]
             of_script[of_script & WORD != 0] |= flag
     folds = np.array([_folded(chr(code)) for code in range(FOLDED_CODE_POINTS)], np.uint64)
-    folds[list(_UNSEEN)] = _LEFT_OUT
+    for unseen in code_points(_UNSEEN):
+        folds[unseen] = _LEFT_OUT
     return Characters(classes, folds)
 
 

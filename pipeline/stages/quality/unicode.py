@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from pipeline.stages.text import CODE_POINTS
+from pipeline.stages.text import CODE_POINTS, code_points
 
 SPACE = 1  # str.isspace(), or a visible sign between words
 BREAK = 2  # str.splitlines() splits here
@@ -61,8 +61,8 @@ def character_classes() -> np.ndarray:
         flags[run.start() : run.end()] = [
             ALNUM | ALPHA if character.isalpha() else ALNUM for character in run[0]
         ]
-    for first_to_last in _MARK_RANGES.split():
-        flags[slice(*_bounds(first_to_last))][_kinds(first_to_last) == MARK] |= ALNUM
+    for marks in code_points(_MARK_RANGES):
+        flags[marks][_kinds(characters[marks]) == MARK] |= ALNUM
     flags[[ord(character) for character in BREAKS]] |= BREAK
     for ranges, flag in (
         (_TERMINAL_RANGES, TERMINAL),
@@ -70,22 +70,16 @@ def character_classes() -> np.ndarray:
         (_SIGNS_BETWEEN_WORDS, SPACE),
         (_JOINED_RANGES, JOINED),
     ):
-        for first_to_last in ranges.split():
-            flags[slice(*_bounds(first_to_last))] |= flag
-    for first_to_last in _ALONE_RANGES.split():
-        of_script, kinds = flags[slice(*_bounds(first_to_last))], _kinds(first_to_last)
+        for place in code_points(ranges):
+            flags[place] |= flag
+    for script in code_points(_ALONE_RANGES):
+        of_script, kinds = flags[script], _kinds(characters[script])
         of_script[kinds == LETTER] |= ALONE
         of_script[kinds == MARK] |= JOINED
     flags.setflags(write=False)
     return flags
 
 
-def _kinds(first_to_last: str) -> np.ndarray:
-    """The first letter of the category of each code point, uint8."""
-    categories = "".join(map(unicodedata.category, map(chr, range(*_bounds(first_to_last)))))
-    return np.frombuffer(categories.encode(), np.uint8)[::2]
-
-
-def _bounds(first_to_last: str) -> tuple[int, int]:
-    first, _, last = first_to_last.partition("-")
-    return int(first, 16), int(last or first, 16) + 1
+def _kinds(characters: str) -> np.ndarray:
+    """The first letter of the category of each character, uint8."""
+    return np.frombuffer("".join(map(unicodedata.category, characters)).encode(), np.uint8)[::2]
