@@ -25,7 +25,7 @@ from pipeline.stages.compiled import borrowing, kernel
 from pipeline.stages.dedup.normalize import ALONE, EAST_ASIAN, GROWTH, MARK, WORD
 from pipeline.stages.dedup.shingles import Texts, hash_words, normalize_row, polynomial, texts
 from pipeline.stages.hashing import GOLDEN_RATIO, mix64
-from pipeline.stages.text import UNICODE, decode, equals
+from pipeline.stages.text import UNICODE, character_at, equals
 from pipeline.store.params import Params, required
 
 INDEX_VERSION, VERSION = f"decontamination-4-{UNICODE}", f"decontamination-5-{UNICODE}"
@@ -247,7 +247,7 @@ def _find_words(texts: Texts, size: int, starts: np.ndarray, ends: np.ndarray) -
     text, classes = texts.text, texts.classes
     count, i, within = 0, 0, False
     while i < size:
-        code, width = (int(text[i]), 1) if text[i] < 0x80 else decode(text, i, size)
+        code, width = character_at(text, i, size)
         inside = classes[code] & WORD or (classes[code] & MARK and within)
         begins = inside and (not within or classes[code] & ALONE)
         if within and (begins or not inside):

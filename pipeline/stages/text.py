@@ -67,13 +67,26 @@ def decode(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
 
 
 @borrowing
+def character_at(data: np.ndarray, position: int, stop: int) -> tuple[int, int]:
+    """Code point and width in bytes of any character."""
+    return (int(data[position]), 1) if data[position] < 0x80 else decode(data, position, stop)
+
+
+@borrowing
+def character_before(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
+    """Code point and place of the character that ends at `stop`. None begins before `start`."""
+    position = stop - 1
+    while position > start and data[position] & 0xC0 == 0x80:
+        position -= 1
+    return character_at(data, position, stop)[0], position
+
+
+@borrowing
 def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray, white: int) -> int:
     """The position of the first character that is not of the class `white`, or `stop`."""
     position = start
     while position < stop:
-        code_point, width = (
-            (int(data[position]), 1) if data[position] < 0x80 else decode(data, position, stop)
-        )
+        code_point, width = character_at(data, position, stop)
         if not classes[code_point] & white:
             break
         position += width
@@ -84,10 +97,7 @@ def first_word(data: np.ndarray, start: int, stop: int, classes: np.ndarray, whi
 def last_word_end(data: np.ndarray, start: int, stop: int, classes: np.ndarray, white: int) -> int:
     """The end of the last character that is not of the class `white`, or `start`."""
     while stop > start:
-        position = stop - 1
-        while position > start and data[position] & 0xC0 == 0x80:
-            position -= 1
-        code_point = int(data[position]) if data[position] < 0x80 else decode(data, position, stop)[0]
+        code_point, position = character_before(data, start, stop)
         if not classes[code_point] & white:
             break
         stop = position

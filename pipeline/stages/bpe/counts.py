@@ -9,7 +9,7 @@ import pyarrow as pa
 from tokenizers import Regex, pre_tokenizers
 
 from pipeline.stages.compiled import borrowing, kernel
-from pipeline.stages.text import CODE_POINTS, decode, equals, utf8_arrays
+from pipeline.stages.text import CODE_POINTS, character_at, equals, utf8_arrays
 
 LLAMA3, GPT2 = range(2)
 
@@ -95,9 +95,7 @@ def _at(data: np.ndarray, i: int, stop: int, of: np.ndarray) -> tuple[int, int]:
     """Class and bytes of the character at `i`, (0, 0) at the end."""
     if i >= stop:
         return 0, 0
-    if data[i] < 0x80:
-        return of[data[i]], 1
-    point, width = decode(data, i, stop)
+    point, width = character_at(data, i, stop)
     return of[point], width
 
 

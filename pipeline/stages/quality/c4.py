@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.unicode import ALNUM, SPACE, TERMINAL
 from pipeline.stages.quality.walk import Words
-from pipeline.stages.text import decode, equals, last_word_end
+from pipeline.stages.text import character_before, decode, equals, last_word_end
 
 MIN_LINE_WORDS = 3
 MAX_WORD_LENGTH = 1000  # characters
@@ -41,8 +41,7 @@ _DOT, _CURLY, _OPEN, _CLOSE, _A, _Z, _0, _9 = (ord(character) for character in "
 # Curly quotes end a line for a reader, as straight ones do.
 _LINE_ENDS = tuple(ord(character) for character in ".?!\"'\u201d\u2019")
 _CLOSERS = tuple(ord(character) for character in "\"')]}\u201d\u2019\u00bb")
-_EDIT = np.frombuffer(b"[edit]", np.uint8)
-_CITATION_NEEDED = np.frombuffer(b"[citation needed]", np.uint8)
+_MARKS = (np.frombuffer(b"[edit]", np.uint8), np.frombuffer(b"[citation needed]", np.uint8))
 
 
 def _bits_by_byte() -> np.ndarray:
@@ -82,10 +81,9 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
     """The end of the line without trailing citations (`[12]`, `[]`, `[edit]`) and the space before."""
     while stop > start and data[stop - 1] == _CLOSE:
         opening = _citation_start(data, start, stop)
-        if opening < 0 and equals(data, stop - _EDIT.size, stop, _EDIT):
-            opening = stop - _EDIT.size
-        if opening < 0 and equals(data, stop - _CITATION_NEEDED.size, stop, _CITATION_NEEDED):
-            opening = stop - _CITATION_NEEDED.size
+        for mark in _MARKS:
+            if equals(data, stop - mark.size, stop, mark):
+                opening = stop - mark.size
         if opening < start:
             break
         stop = last_word_end(data, start, opening, classes, SPACE)
@@ -134,14 +132,11 @@ def _ends_a_sentence(data: np.ndarray, classes: np.ndarray, start: int, stop: in
     if stop > start and data[stop - 1] < 0x80 and classes[data[stop - 1]] & ALNUM:
         return False  # as most words
     while stop > start:
-        position = stop - 1
-        if data[position] == _CLOSE:
+        if data[stop - 1] == _CLOSE:
             opening = _citation_start(data, start, stop)
-            stop = opening if opening >= 0 else position
+            stop = opening if opening >= 0 else stop - 1
             continue
-        while position > start and data[position] & 0xC0 == 0x80:
-            position -= 1
-        code_point = int(data[position]) if data[position] < 0x80 else decode(data, position, stop)[0]
+        code_point, position = character_before(data, start, stop)
         if code_point == _DOT:
             return (position == start or data[position - 1] != _DOT) and not (
                 length == 2 and _A <= data[start] <= _Z

@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.octets import alphanumeric_run, hash_and_characters, octet
 from pipeline.stages.quality.unicode import ALNUM, ALONE, ALPHA, BREAK, JOINED, SPACE, SYMBOL, TERMINAL
-from pipeline.stages.text import decode, equals
+from pipeline.stages.text import character_at, equals
 
 SHORT_LINE = 30  # characters (FineWeb)
 ELLIPSIS_DOTS = 3
@@ -151,9 +151,7 @@ def _character(data: np.ndarray, position: int, stop: int, classes: np.ndarray) 
     """
     if position == stop:
         return _NEWLINE, 1, SPACE | BREAK
-    if data[position] < 0x80:
-        return int(data[position]), 1, classes[data[position]]
-    code_point, width = decode(data, position, stop)
+    code_point, width = character_at(data, position, stop)
     return code_point, width, classes[code_point]
 
 
