@@ -54,13 +54,9 @@ def _jwt_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
     start = i - 2
     if start < 0 or not equals(data, start, i, _HEADER[:2]):
         return 0, 0
-    if char.word_before(data, start) or (
-        start > 0
-        and (
-            data[start - 1] == byte.HYPHEN
-            or (data[start - 1] == byte.DOT and char.word_before(data, start - 1))
-        )
-    ):
+    before = data[start - 1] if start > 0 else byte.SPACE
+    after_dot = before == byte.DOT and char.word_before(data, start - 1)
+    if char.word_before(data, start) or before == byte.HYPHEN or after_dot:
         return 0, 0
     header = char.run_end(data, i, hi, char.IN_TOKEN)
     if header - start < _JWT_PART or header + 3 >= hi or data[header] != byte.DOT:

@@ -205,8 +205,8 @@ def _mask(text: np.ndarray, start: int, end: int) -> None:
 
 
 @kernel
-def _find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, and how many.
+def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`.
 
     Overwrites each value with brackets, so that its neighbors see what they will see in the result.
     What stands directly before the value is then read again: the value may have seemed to continue it.
@@ -234,12 +234,4 @@ def _find(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> tuple[n
             _mask(text, start, end)
             before = _joined_from(text, start)
             i = before if before < start else end
-    return spans, count
-
-
-def find_spans(texts: np.ndarray, offsets: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows of (document, pattern, start, end), ordered and disjoint, in bytes of `texts`, in which it
-    overwrites them.
-    """
-    spans, count = _find(texts, offsets, wanted)
     return spans[:count].copy()

@@ -79,7 +79,7 @@ def _end_of_quoted(data: np.ndarray, start: int, hi: int) -> int:
 @borrowing
 def _is_secret(data: np.ndarray, start: int, stop: int, kind: int) -> bool:
     """Whether `start:stop` is what stands for a secret of this kind, where nothing else can stand."""
-    return is_value(data, start, stop, stop, kind, True, False)
+    return kind != NOTHING and is_value(data, start, stop, stop, kind, True, False)
 
 
 @borrowing
@@ -275,10 +275,7 @@ def _in_quotes(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
         return 0, 0
     if start > 3 and data[start - 2] | byte.CASE == byte.P and data[start - 3] == byte.HYPHEN:
         return (start, end) if _is_argument(data, start - 3, start, end, _JOINED) else (0, 0)
-    kind = _kind_before_quote(data, start - 1)
-    if kind == NOTHING:
-        return 0, 0
-    return (start, end) if _is_secret(data, start, end, kind) else (0, 0)
+    return (start, end) if _is_secret(data, start, end, _kind_before_quote(data, start - 1)) else (0, 0)
 
 
 @borrowing
@@ -287,10 +284,7 @@ def _in_tag(data: np.ndarray, start: int, hi: int) -> tuple[int, int]:
     end = char.run_end(data, start, min(hi, start + MOST_BYTES), _IN_VALUE)
     if end == hi or data[end] != byte.LESS or _STARTS_TEMPLATE[data[start]]:
         return 0, 0
-    kind = _kind(data, start - 1)
-    if kind == NOTHING:
-        return 0, 0
-    return (start, end) if _is_secret(data, start, end, kind) else (0, 0)
+    return (start, end) if _is_secret(data, start, end, _kind(data, start - 1)) else (0, 0)
 
 
 @borrowing

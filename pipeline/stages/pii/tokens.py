@@ -161,20 +161,14 @@ def _place(prefix: bytes) -> int:
 
 
 _SORTED = sorted(
-    (
-        (prefix, least, most, alphabet)
-        for prefixes, least, most, alphabet in _RULES
-        for prefix in prefixes.split()
-    ),
+    ((prefix, limits) for prefixes, *limits in _RULES for prefix in prefixes.split()),
     key=lambda rule: _place(rule[0]),
 )
-_PREFIXES = [prefix for prefix, *_ in _SORTED]
+_PREFIXES = [prefix for prefix, _ in _SORTED]
 _TRIGGER = np.array([_trigger(prefix) for prefix in _PREFIXES], dtype=np.int64)
-_FIRST_RULE = np.searchsorted(
-    [_place(prefix) for prefix in _PREFIXES], np.arange(len(TRIGGERS) * 256 + 1)
-).astype(np.int64)
+_FIRST_RULE = np.searchsorted([_place(prefix) for prefix in _PREFIXES], np.arange(len(TRIGGERS) * 256 + 1))
 _PREFIX, _PREFIX_START = byte.joined(_PREFIXES)
-_LIMITS = np.array([limits for _, *limits in _SORTED], dtype=np.int64)
+_LIMITS = np.array([limits for _, limits in _SORTED], dtype=np.int64)
 
 
 @borrowing
