@@ -112,9 +112,7 @@ def _is_expiry(data: np.ndarray, q: int, hi: int) -> bool:
 
 @borrowing
 def _ends_before(data: np.ndarray, p: int, end: int, q: int, hi: int, kind: int) -> bool:
-    """Whether the groups in `p:end` are a whole number, and the digits at `q`, after a gap of `kind`,
-    another.
-    """
+    """Whether `p:end` is a whole number, and the digits at `q`, after a gap of `kind`, are another."""
     width = char.digit_run(data, q, hi)
     if width < 4 or char.repeats(data, p, end, hi):
         return True
@@ -174,9 +172,7 @@ def _is_id_in_path(data: np.ndarray, p: int) -> bool:
 
 @borrowing
 def _touches(data: np.ndarray, p: int) -> bool:
-    """Whether the digits at `p` touch letters that are no label of a card, such as "%B" of a magnetic
-    stripe.
-    """
+    """Whether the digits at `p` touch letters other than "%B" of a magnetic stripe and a label of a card."""
     if not char.word_before(data, p) or (
         p > 1 and data[p - 1] == byte.UPPER_B and data[p - 2] == byte.PERCENT
     ):

@@ -127,9 +127,7 @@ def _authorization_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
 
 @borrowing
 def _discord_at(data: np.ndarray, dot: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the token of a bot whose first dot is at `dot`, or (0, 0): an id in base64, six
-    characters and at least 27.
-    """
+    """(start, end) of a bot's token whose first dot is at `dot`: a base64 id, six characters, at least 27."""
     if dot + 34 >= hi or data[dot + 7] != byte.DOT:
         return 0, 0
     start = char.run_start(data, dot, dot - 30, char.IN_TOKEN)
@@ -153,9 +151,7 @@ def _mailchimp_at(data: np.ndarray, hyphen: int, hi: int) -> tuple[int, int]:
 
 @borrowing
 def _asana_at(data: np.ndarray, start: int, colon: int, hi: int) -> tuple[int, int]:
-    """(start, end) of a personal token of Asana, `1/`, the 16 digits at `start`, a colon and 32 hexadecimal
-    digits, or (0, 0).
-    """
+    """(start, end) of a token of Asana: `1/`, the 16 digits at `start`, a colon, 32 hexadecimal digits."""
     if start < 2 or data[start - 1] != byte.SLASH or not char.is_digit(data[start - 2]):
         return 0, 0
     end = char.run_end(data, colon + 1, min(hi, colon + _HEX_KEY + 2), char.HEX)
@@ -214,9 +210,7 @@ def _putty_key_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
 
 @borrowing
 def _wifi_password_at(data: np.ndarray, colon: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the password of a QR code, `WIFI:S:name;T:WPA;P:password;;`, whose "P" is before the
-    colon, or (0, 0).
-    """
+    """(start, end) of the password after the colon of "P:" in a QR code: `WIFI:S:name;T:WPA;P:password;;`."""
     if colon < 6 or not (data[colon - 2] == byte.SEMICOLON or data[colon - 2] == byte.COLON):
         return 0, 0
     begins = colon - 6

@@ -49,9 +49,7 @@ def _sign_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int) -
 
 @borrowing
 def _bracketed_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int) -> int:
-    """Where the bracket closes that opens at `i` around one of `words` or the `sign`; 0 if it holds another
-    text.
-    """
+    """Where the bracket closes that opens at `i` around one of `words` or the `sign`."""
     closing = _CLOSING[data[i]] if i < hi else 0
     if closing == 0:
         return 0
@@ -65,9 +63,7 @@ def _bracketed_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: i
 
 @borrowing
 def _spaced_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int) -> int:
-    """Where the spaces end behind one of `words` or the `sign` with spaces on both sides; 0 if there is none
-    at `i`.
-    """
+    """Where the spaces end behind one of `words` or the `sign`, before which spaces stand at `i`."""
     start = _after_spaces(data, i, hi)
     end = _sign_end(data, start, hi, words, sign)
     after = _after_spaces(data, end, hi)
@@ -138,9 +134,7 @@ def _spelled_domain_end(data: np.ndarray, p: int, hi: int) -> int:
 
 @borrowing
 def _of_name_and_domain(data: np.ndarray, name_end: int, domain: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the address whose name ends at `name_end` and whose domain begins at `domain`, or
-    (0, 0).
-    """
+    """(start, end) of the address whose name ends at `name_end` and whose domain begins at `domain`."""
     start = _name_start(data, name_end)
     end = _spelled_domain_end(data, domain, hi) if start < name_end else 0
     return (start, end) if end > 0 else (0, 0)
@@ -148,9 +142,7 @@ def _of_name_and_domain(data: np.ndarray, name_end: int, domain: int, hi: int) -
 
 @borrowing
 def announced_email_at(data: np.ndarray, i: int, hi: int) -> tuple[int, int]:
-    """(start, end) of the address with a spelled "@" that the "<" or the label with the colon at `i`
-    announces, or (0, 0).
-    """
+    """(start, end) of the address with a spelled "@" behind the "<", or the label with ":", at `i`."""
     is_label = data[i] == byte.COLON
     start = _after_spaces(data, i + 1, hi) if is_label else i + 1
     if not char.word_at(data, start, hi):

@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.stages.compiled import borrowing
 from pipeline.stages.quality.unicode import ALNUM, SPACE, TERMINAL
 from pipeline.stages.quality.walk import Words
-from pipeline.stages.text import character_before, decode, equals, last_word_end
+from pipeline.stages.text import character_before, equals, last_word_end
 
 MIN_LINE_WORDS = 3
 MAX_WORD_LENGTH = 1000  # characters
@@ -94,10 +94,8 @@ def _without_citations(data: np.ndarray, start: int, stop: int, classes: np.ndar
 def _ends_like_a_sentence(data: np.ndarray, start: int, stop: int) -> bool:
     if stop == start:
         return False
-    if data[stop - 1] < 0x80:
-        is_ellipsis = stop - start >= 3 and data[stop - 1] == data[stop - 2] == data[stop - 3] == _DOT
-        return data[stop - 1] in _LINE_ENDS and not is_ellipsis
-    return stop - start >= 3 and data[stop - 3] >= 0xE0 and decode(data, stop - 3, stop)[0] in _LINE_ENDS
+    is_ellipsis = stop - start >= 3 and data[stop - 1] == data[stop - 2] == data[stop - 3] == _DOT
+    return character_before(data, start, stop)[0] in _LINE_ENDS and not is_ellipsis
 
 
 @borrowing
