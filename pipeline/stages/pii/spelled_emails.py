@@ -22,7 +22,7 @@ _AT_WORDS = keys("at ät")
 _BRACKETED_AT = keys("at ät a")
 _DOT_WORDS = keys("dot punkt")
 _LABELS = keys("email emails mail mails from to cc author authors contact maintainer courriel correo correio")
-_LONGEST_WORD = 6
+_LONGEST_WORD = 5  # bytes
 _MOST_SPACES = 2
 _LONGEST_GROUP = 160  # bytes of the names that share a domain
 _SHORTEST_GROUP = 3
@@ -43,7 +43,7 @@ def _sign_end(data: np.ndarray, i: int, hi: int, words: np.ndarray, sign: int) -
     """Where one of `words` or the `sign` at `i` ends; `i` if there is none."""
     if i < hi and data[i] == sign:
         return i + 1
-    end = char.run_end(data, i, min(hi, i + _LONGEST_WORD), char.LETTERS)
+    end = char.run_end(data, i, min(hi, i + _LONGEST_WORD + 1), char.LETTERS)
     return end if is_one_of(data, i, end, words) else i
 
 
