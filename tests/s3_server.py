@@ -163,7 +163,8 @@ def proxied(target: Server, **settings: Any) -> Iterator[tuple[Server, Proxy]]:
             proxy.methods[self.command] += 1
             headers = dict(self.headers)
             if other := proxy.differs(self.command, self.path, headers):
-                self.answer(*other)
+                status, others, content = other
+                self.answer(status, dict(others), content)
                 return
             time.sleep(2.0 if way == "slow" else proxy.latency)
             if way in ("500", "503"):
