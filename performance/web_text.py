@@ -18,17 +18,24 @@ from typing import Any
 
 from harness.sidebyside import Contender, importable, measure, record
 
-from pipeline.sources.web.pages import ExtractedPage, Extractor, PageExtractor
+from pipeline.sources.source import RefusedError
+from pipeline.sources.web.pages import Extractor, PageExtractor
 
 Pages = dict[str, bytes]
 Texts = dict[str, str]
 
 
+def text_of(worker: PageExtractor, page: bytes) -> str:
+    try:
+        return worker.extract(page, "utf-8")[0]
+    except RefusedError:
+        return ""
+
+
 def ours(extractor: Extractor) -> Callable[[Pages], Texts]:
     def texts(pages: Pages) -> Texts:
         with PageExtractor(60, extractor) as worker:
-            found = {name: worker.extract(page, "utf-8") for name, page in pages.items()}
-        return {name: page.text if isinstance(page, ExtractedPage) else "" for name, page in found.items()}
+            return {name: text_of(worker, page) for name, page in pages.items()}
 
     return texts
 

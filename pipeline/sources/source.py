@@ -105,6 +105,14 @@ class Rejected:
     rows: int = 1
 
 
+class RefusedError(Exception):
+    """What cannot be read, or must not be learned: the input is set aside for this `reason`."""
+
+    def __init__(self, reason: Reason, why: str):
+        super().__init__(why)
+        self.reason = reason
+
+
 class Rejects(Protocol):
     """A list, or another collector of rejected inputs."""
 

@@ -14,8 +14,8 @@ from pipeline.sources.formats.messages import (
     messages,
     turns,
 )
-from pipeline.sources.formats.unlearnable import SYSTEM, BadConversationError, is_empty, refuse_unlearnable
-from pipeline.sources.source import Reason
+from pipeline.sources.formats.unlearnable import SYSTEM, is_empty, refuse_unlearnable
+from pipeline.sources.source import Reason, RefusedError
 from pipeline.store.params import CONTENT, MESSAGE, PAIR
 
 VERSION = "conversations-8"
@@ -97,7 +97,7 @@ def forms_of(format: Format) -> str:
 
 def conversation(format: Format, row: dict[str, Any], unread: set[str] | None = None) -> str:
     """The text of a row, as `pipeline.store.params` says. Takes the columns that it is made of out of the
-    row. Adds the keys of messages that are not read to `unread`. Raises BadConversationError.
+    row. Adds the keys of messages that are not read to `unread`. Raises RefusedError.
     """
     reading = _Row(format, row, set() if unread is None else unread)
     said = reading.pair() if format == "preferences" else [reading.talk()]
@@ -120,7 +120,7 @@ class _Row:
         self.used = next(filled, next(iter(held), ()))
         if not self.used:
             remedy = RATED if isinstance(row.get("completions"), list) else "docs/chat.md has more forms"
-            raise BadConversationError(Reason.NO_MESSAGES, f"no {forms_of(format)} with content; {remedy}")
+            raise RefusedError(Reason.NO_MESSAGES, f"no {forms_of(format)} with content; {remedy}")
 
     def talk(self) -> list[Message]:
         """The conversation of a row of the format `chat`."""
@@ -135,7 +135,7 @@ class _Row:
             said = joined(self._messages(prompt, "user"), self._messages(completion, "assistant"))
         refuse_unlearnable(self._row, [place for place, one in enumerate(said) if is_answer(one)])
         if not any(map(is_answer, said)):
-            raise BadConversationError(Reason.NO_ANSWER, "no message is of the assistant")
+            raise RefusedError(Reason.NO_ANSWER, "no message is of the assistant")
         return self._with_system(said)
 
     def pair(self) -> list[list[Message]]:
@@ -144,14 +144,14 @@ class _Row:
         chosen, rejected = map(self._with_system, self._both())
         same = [*map(alike, chosen, rejected)]
         if len(chosen) == len(rejected) and all(same):
-            raise BadConversationError(Reason.CHOSEN_EQUALS_REJECTED, "'chosen' and 'rejected' are the same")
+            raise RefusedError(Reason.CHOSEN_EQUALS_REJECTED, "'chosen' and 'rejected' are the same")
         common = next((place for place, equal in enumerate(same) if not equal), len(same))
         ends = chosen[common:], rejected[common:]
         if not all(any(map(is_answer, end)) for end in ends):
-            raise BadConversationError(Reason.NO_ANSWER, "nothing is answered after the common beginning")
+            raise RefusedError(Reason.NO_ANSWER, "nothing is answered after the common beginning")
         if not common or not all(is_answer(end[0]) for end in ends):
             why = f"message {common + 1} differs, before the answer: both need the same question"
-            raise BadConversationError(Reason.NO_COMMON_BEGINNING, why)
+            raise RefusedError(Reason.NO_COMMON_BEGINNING, why)
         return [chosen, [*chosen[:common], *rejected[common:]]]
 
     def _both(self) -> list[list[Message]]:
@@ -178,7 +178,7 @@ class _Row:
         value = str(self._row[verdict]).removesuffix(".0")
         if value not in (better := COMPARED[self.used]):
             why = f"column {verdict!r} is {value!r}, neither {' nor '.join(better)}, so no answer is better"
-            raise BadConversationError(Reason.CHOSEN_EQUALS_REJECTED, why)
+            raise RefusedError(Reason.CHOSEN_EQUALS_REJECTED, why)
         return (*asked, first, second) if value == better[0] else (*asked, second, first)
 
     def _asked(self) -> list[Message]:
@@ -212,7 +212,7 @@ class _Row:
         for name, other in [*others, *([("the conversation", said[0])] if repeated else [])]:
             if not alike(found[0], other):
                 why = f"the system message of column {names[0]!r} is not that of {name}"
-                raise BadConversationError(Reason.SYSTEM_DIFFERS, why)
+                raise RefusedError(Reason.SYSTEM_DIFFERS, why)
         return said if repeated else [found[0], *said]
 
 

@@ -18,7 +18,7 @@ SIGNS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 def paragraphs(document: Archive) -> Iterator[str]:
     """The text in pieces. A blank line is behind each paragraph; the cells of a row of a table have a tab in
-    between. Raises UnreadableError, and what a damaged archive raises.
+    between. Raises RefusedError, and what a damaged archive raises.
     """
     main = _main(document)
     yield from _text(document, main)

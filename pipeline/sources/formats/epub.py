@@ -6,14 +6,15 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from pipeline.sources.formats.html import page_text
-from pipeline.sources.formats.zipped import Archive, UnreadableError, local
+from pipeline.sources.formats.zipped import Archive, local
+from pipeline.sources.source import Reason, RefusedError
 
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")
 
 
 def chapters(book: Archive) -> Iterator[str]:
-    """The text of each page, without the table of contents. Raises UnreadableError, and what a damaged
+    """The text of each page, without the table of contents. Raises RefusedError, and what a damaged
     archive raises.
     """
     [package, *_] = [one.attrib["full-path"] for one in _elements(book, CONTAINER, "rootfile")]
@@ -26,10 +27,11 @@ def chapters(book: Archive) -> Iterator[str]:
         href = unquote(item.attrib["href"].partition("#")[0])
         name = posixpath.normpath(posixpath.join(posixpath.dirname(package), href))
         if name in closed:
-            raise UnreadableError("the book is encrypted")
-        text = page_text(book.read(name), "utf-8", "all")
-        if isinstance(text, tuple):
-            raise UnreadableError(f"{name}: {text[1]}", text[0])
+            raise RefusedError(Reason.BROKEN_DATA, "the book is encrypted")
+        try:
+            text = page_text(book.read(name), "utf-8", "all")
+        except RefusedError as error:
+            raise RefusedError(error.reason, f"{name}: {error}") from None
         yield f"{text.strip()}\n\n"
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import read_found, whole
-from pipeline.sources.source import Reason
+from pipeline.sources.source import RefusedError
 from pipeline.sources.web.pages import MAX_PAGE_BYTES, AllText, Extractor, PageExtractor
 
 PAGE_SECONDS = 10.0
@@ -22,21 +22,19 @@ def read_page(
     and what `content` raises.
     """
     for page in whole(content, reader, MAX_PAGE_BYTES, f"more than {MAX_PAGE_BYTES} bytes of HTML"):
-        text = page_text(page, encoding)
-        if isinstance(text, tuple):
-            reader.reject(1, *text, reader.bytes)
+        try:
+            text = page_text(page, encoding)
+        except RefusedError as error:
+            reader.reject(1, error.reason, str(error), reader.bytes)
         else:
             yield from read_found(text, reader, piece_bytes)
 
 
-def page_text(
-    page: bytes, encoding: str, extractor: Extractor | AllText = "resiliparse"
-) -> str | tuple[Reason, str]:
-    """The text of a page, or why there is none. With UTF-8, which is the usual setting, the page itself may
-    say otherwise. Raises SourceError.
+def page_text(page: bytes, encoding: str, extractor: Extractor | AllText = "resiliparse") -> str:
+    """The text of a page. With UTF-8, which is the usual setting, the page itself may say otherwise. Raises
+    RefusedError and SourceError.
     """
-    found = _extractor(os.getpid(), extractor).extract(page, "" if encoding == _UTF8 else encoding)
-    return found if isinstance(found, tuple) else found.text
+    return _extractor(os.getpid(), extractor).extract(page, "" if encoding == _UTF8 else encoding)[0]
 
 
 @cache

@@ -12,7 +12,7 @@ from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.jsonl import read_lines
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.streams import Counted
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 LOOKED_AHEAD = 1 << 16  # characters in which the end of a value is looked for first
 MOST_SHAPES = 100  # sets of keys that are remembered
@@ -44,7 +44,7 @@ def _lines(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
         number += 1
         try:
             value = text.value()
-        except _LostError as error:
+        except RefusedError as error:
             if text.damage:
                 raise text.damage from None
             lost = round(reader.bytes * read.share_left(text.unused_share()))
@@ -53,14 +53,6 @@ def _lines(content: Iterator[bytes], reader: RowReader) -> Iterator[bytes]:
         yield value.translate(_LINE_ENDS).encode("utf-8", "surrogateescape")
     if text.damage:
         raise text.damage
-
-
-class _LostError(Exception):
-    """A value without an end."""
-
-    def __init__(self, reason: Reason, why: str):
-        super().__init__(why)
-        self.reason = reason
 
 
 class _Text:
@@ -89,7 +81,7 @@ class _Text:
         return False
 
     def value(self) -> str:
-        """Takes the next value, or what is there of a broken one. Raises _LostError."""
+        """Takes the next value, or what is there of a broken one. Raises RefusedError without an end."""
         size = LOOKED_AHEAD
         while True:
             whole = not self._hold(size)
@@ -107,7 +99,7 @@ class _Text:
                         self._shapes.add(frozenset(value))
                     return self._take(end)
             if size > MAX_DOCUMENT_BYTES:
-                raise _LostError(Reason.TOO_LONG, f"the value is longer than {MAX_DOCUMENT_BYTES} bytes")
+                raise RefusedError(Reason.TOO_LONG, f"the value is longer than {MAX_DOCUMENT_BYTES} bytes")
             size *= 2
 
     def unused_share(self) -> float:
@@ -115,7 +107,7 @@ class _Text:
         return 1 - self._start / max(1, len(self._held))
 
     def _broken(self, place: int, why: str) -> str:
-        """Takes a broken value up to where the next one begins. Raises _LostError."""
+        """Takes a broken value up to where the next one begins. Raises RefusedError."""
         line = re.compile(rf"\n{re.escape(self._indentation)}(?=\{{)")
         offset, size = place - self._start, LOOKED_AHEAD
         while True:
@@ -125,7 +117,7 @@ class _Text:
             if end := self._next_alike():
                 return self._take(end)
             if whole or size > MAX_DOCUMENT_BYTES:
-                raise _LostError(Reason.INVALID_JSON, f"{why} (character {offset + 1} of the value)")
+                raise RefusedError(Reason.INVALID_JSON, f"{why} (character {offset + 1} of the value)")
             size *= 2
 
     def _next_alike(self) -> int | None:

@@ -17,7 +17,7 @@ from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.jsonl import lines_of
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import universal_newlines
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 # The line that a mailbox has before each message, after a blank one. A sentence may begin with the word, too.
@@ -37,8 +37,6 @@ _LARGER = {
     "tis-620": "cp874",
 }
 
-Text = str | tuple[Reason, str]  # or why there is none
-
 
 def read_mail(
     content: Iterator[bytes], reader: RowReader, encoding: str, *, mailbox: bool
@@ -48,11 +46,10 @@ def read_mail(
     raises, and SourceError for HTML where the extra `web` is missing.
     """
     for row, message in enumerate(_messages(content, mailbox), start=1):
-        text: Text = (Reason.TOO_LONG, f"the message has more than {MAX_DOCUMENT_BYTES} bytes")
-        if message is not None:
-            text = _text(message_from_bytes(message), encoding)
-        if isinstance(text, tuple):
-            reader.reject(row, *text)
+        try:
+            text = _text(message, encoding)
+        except RefusedError as error:
+            reader.reject(row, error.reason, str(error))
         else:
             document = SourceDocument(location(reader.file, row), text, row, reader.file)
             reader.batches.add(reader.file, document)
@@ -93,10 +90,11 @@ def _whole(held: list[bytes], size: int) -> bytes | None:
     return b"\n".join(held) if size <= MAX_DOCUMENT_BYTES else None
 
 
-def _text(message: Message, encoding: str) -> Text:
+def _text(content: bytes | None, encoding: str) -> str:
+    if content is None:
+        raise RefusedError(Reason.TOO_LONG, f"the message has more than {MAX_DOCUMENT_BYTES} bytes")
+    message = message_from_bytes(content)
     body = _body(message, encoding)
-    if isinstance(body, tuple):
-        return body
     headers = [f"{name}: {value}" for name in HEADERS if (value := _header(message, name))]
     return universal_newlines("\n".join([*headers, "", body] if headers else [body]))
 
@@ -109,19 +107,20 @@ def _header(message: Message, name: str) -> str:
     return " ".join(written.encode("utf-8", "replace").decode().split())
 
 
-def _body(message: Message, encoding: str) -> Text:
+def _body(message: Message, encoding: str) -> str:
     parts = [part for part in message.walk() if not part.is_multipart()]
     shown = [part for part in parts if part.get_content_disposition() != "attachment"]
     if plain := [part for part in shown if part.get_content_type() == "text/plain"]:
         try:
             return "\n\n".join(_laid_out(part, _decoded(part, encoding)) for part in plain)
         except UnicodeDecodeError as error:
-            return Reason.INVALID_UTF8, f"byte {error.start} of the body: {error.reason} ({error.encoding})"
+            why = f"byte {error.start} of the body: {error.reason} ({error.encoding})"
+            raise RefusedError(Reason.INVALID_UTF8, why) from None
     for part in shown:
         if part.get_content_type() == "text/html":
             return page_text(_bytes(part), part.get_content_charset(encoding))
     kinds = ", ".join(sorted({part.get_content_type() for part in parts}))
-    return Reason.EMPTY_TEXT, f"the message has no text, only {kinds}"
+    raise RefusedError(Reason.EMPTY_TEXT, f"the message has no text, only {kinds}")
 
 
 def _decoded(part: Message, encoding: str) -> str:

@@ -5,8 +5,7 @@ that people ranked first in OpenAssistant. And what an export holds that was not
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.sources.formats.unlearnable import BadConversationError
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 # What is no text, by the types of parts that other exports have.
 _TYPES = {
@@ -23,17 +22,17 @@ _HIDDEN, _MEMORY = "is_visually_hidden_from_conversation", "bio"
 
 def shown_messages(tree: Any, last: Any) -> list[dict[str, Any]]:
     """The messages from the first one to `last` that ChatGPT's page shows, without those of others than the
-    user that are empty. Raises BadConversationError.
+    user that are empty. Raises RefusedError.
     """
     if not isinstance(tree, Mapping) or not isinstance(last, str):
-        raise BadConversationError(Reason.NO_MESSAGES, "column 'mapping' holds no tree of messages")
+        raise RefusedError(Reason.NO_MESSAGES, "column 'mapping' holds no tree of messages")
     branch: list[dict[str, Any]] = []
     seen: set[str] = set()
     while isinstance(last, str) and last not in seen:
         seen.add(last)
         node = tree.get(last)
         if not isinstance(node, Mapping):
-            raise BadConversationError(Reason.NO_MESSAGES, f"column 'mapping' has no message {last!r}")
+            raise RefusedError(Reason.NO_MESSAGES, f"column 'mapping' has no message {last!r}")
         if isinstance(message := node.get("message"), Mapping) and not _is_unshown(message):
             branch.append(_message(message))
         last = node.get("parent")
@@ -42,7 +41,7 @@ def shown_messages(tree: Any, last: Any) -> list[dict[str, Any]]:
 
 def best_answers(first: Any) -> list[dict[str, Any]]:
     """The messages from the first one, each followed by its best answer, to the last of the assistant. Raises
-    BadConversationError.
+    RefusedError.
     """
     branch: list[dict[str, Any]] = []
     message = first
@@ -54,7 +53,7 @@ def best_answers(first: Any) -> list[dict[str, Any]]:
     while branch and branch[-1]["role"] != "assistant":
         branch.pop()
     if not branch:
-        raise BadConversationError(Reason.NO_ANSWER, "column 'prompt' has no answer")
+        raise RefusedError(Reason.NO_ANSWER, "column 'prompt' has no answer")
     return branch
 
 

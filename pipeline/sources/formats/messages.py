@@ -17,12 +17,11 @@ from pipeline.sources.formats.unlearnable import (
     REASONING,
     SHOWN_CHANNEL,
     TOOLS,
-    BadConversationError,
     is_empty,
     refuse_marked,
     refuse_unlearnable,
 )
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 from pipeline.store.errors import kind_of
 from pipeline.store.params import MARKS, ROLES
 
@@ -73,7 +72,7 @@ _MARK = re.compile(f"[{''.join(MARKS)}]")
 
 def messages(column: str, value: Any, role: str | None, unread: set[str]) -> list[Message]:
     """The messages in a column, of at least one. A text is a list in JSON, a transcript, or the message of
-    `role` if there is one. Keys that are not read are added to `unread`. Raises BadConversationError.
+    `role` if there is one. Keys that are not read are added to `unread`. Raises RefusedError.
     """
     if isinstance(value, str):
         value = _of_text(column, value, role)
@@ -88,7 +87,7 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
         marked = " and no transcript that docs/chat.md names: write its turns as `messages`"
         other = marked if isinstance(value, str) else ""
         why = f"column {column!r} holds no list of messages{other}"
-        raise BadConversationError(Reason.NO_MESSAGES, why)
+        raise RefusedError(Reason.NO_MESSAGES, why)
     # As in UltraChat: a question, its answer, and so on.
     if len(value) > 1 and all(isinstance(one, str) for one in value):
         value = [{"role": role, "content": one} for role, one in zip(cycle(("user", "assistant")), value)]
@@ -115,7 +114,7 @@ def _of_turn(turn: Any) -> list[Any]:
 
 
 def turns(column: str, value: Any) -> list[Message]:
-    """Earlier turns, as Alpaca has them: pairs of a question and an answer. Raises BadConversationError."""
+    """Earlier turns, as Alpaca has them: pairs of a question and an answer. Raises RefusedError."""
     if is_empty(value):
         return []
     if isinstance(value, str):
@@ -123,14 +122,14 @@ def turns(column: str, value: Any) -> list[Message]:
     pairs = value if isinstance(value, list) else [value]
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         why = f"column {column!r} holds no list of pairs of a question and an answer"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
     said = [
         (role, content_of(f"turn {place} of {column!r}", content))
         for place, pair in enumerate(pairs, start=1)
         for role, content in zip(("user", "assistant"), pair, strict=True)
     ]
     if any(is_answer(one) and not one[1].strip() for one in said):
-        raise BadConversationError(Reason.NO_ANSWER, f"column {column!r} has an answer without text")
+        raise RefusedError(Reason.NO_ANSWER, f"column {column!r} has an answer without text")
     return said
 
 
@@ -145,7 +144,7 @@ def alike(one: Message, other: Message) -> bool:
 
 def joined(prompt: Sequence[Message], said: Sequence[Message]) -> list[Message]:
     """The messages of a prompt and then what is `said`. What is said may repeat the prompt as a whole or its
-    end, also behind a system message, in another case or with other white space. Raises BadConversationError
+    end, also behind a system message, in another case or with other white space. Raises RefusedError
     where it repeats another question.
     """
     asked, found = [*map(_spelling, prompt)], [*map(_spelling, said)]
@@ -158,7 +157,7 @@ def joined(prompt: Sequence[Message], said: Sequence[Message]) -> list[Message]:
             return [*prompt[:-size], *said]
     if opens == "system" or opens == prompt[-1][0] == "user":
         why = f"'prompt' is no part of the messages beside it, which begin with one of the {opens}"
-        raise BadConversationError(Reason.PROMPT_DIFFERS, why)
+        raise RefusedError(Reason.PROMPT_DIFFERS, why)
     return [*prompt, *said]
 
 
@@ -191,7 +190,7 @@ def _json(column: str, text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         why = f"column {column!r} is a text that is not a JSON list: {error}"
-        raise BadConversationError(Reason.NO_MESSAGES, why) from None
+        raise RefusedError(Reason.NO_MESSAGES, why) from None
 
 
 def _are_messages(found: Any) -> bool:
@@ -206,29 +205,29 @@ def _by_column(column: str, lists: Mapping[str, list[Any]]) -> list[dict[str, An
     if len({*map(len, lists.values())}) > 1:
         sizes = ", ".join(f"{len(one)} of {name}" for name, one in lists.items())
         why = f"the lists in column {column!r} are not of one length: {sizes}"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
     return [dict(zip(lists, one, strict=True)) for one in zip(*lists.values(), strict=True)]
 
 
 def _message(where: str, message: Any, unread: set[str]) -> Message:
     if not isinstance(message, dict):
         why = f"{where} is {kind_of(message)}, no object with `role` and `content`"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
     others = {key: message[key] for key in message.keys() - PLAIN}
     # a mark that is false is not empty
     others = {key: value for key, value in others.items() if key in MARKED or not is_empty(value)}
     named = next((message[key] for key in ROLE_KEYS if message.get(key)), None)
     name = named.strip().lower() if isinstance(named, str) else None
     if name == FUNCTION_CALL or others.keys() & CALLING:
-        raise BadConversationError(Reason.TOOL_CALLS, f"{where} calls a tool")
+        raise RefusedError(Reason.TOOL_CALLS, f"{where} calls a tool")
     role = OTHER_NAMES.get(name, name) if name is not None else None
     if role not in ROLES:
-        raise BadConversationError(
+        raise RefusedError(
             Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}"
         )
     for key in MEDIA if others else ():
         if key in others:
-            raise BadConversationError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")
+            raise RefusedError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")
     key = next((key for key in CONTENT_KEYS if message.get(key) is not None), "")
     text = content_of(where, message.get(key))
     if role == "assistant":
@@ -238,30 +237,30 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
 
 
 def _refuse_answer(where: str, text: str, others: Mapping[str, Any]) -> None:
-    """Raises BadConversationError for an answer that is not learned, or not as it is written."""
+    """Raises RefusedError for an answer that is not learned, or not as it is written."""
     refuse_marked(where, others)
     for key in REASONING if others else ():
         if key in others:
-            raise BadConversationError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
+            raise RefusedError(Reason.REASONING, f"{where} has {key!r}, {UNTHOUGHT}")
     if (channel := others.get(CHANNEL, SHOWN_CHANNEL)) != SHOWN_CHANNEL:
         why = f"{where} is of the channel {channel!r}, which people do not see: take it out"
-        raise BadConversationError(Reason.REASONING, why)
+        raise RefusedError(Reason.REASONING, why)
     if not text or text.isspace():
-        raise BadConversationError(Reason.NO_ANSWER, f"{where} is an answer without text")
+        raise RefusedError(Reason.NO_ANSWER, f"{where} is an answer without text")
 
 
 def content_of(where: str, content: Any) -> str:
-    """The text of a content, which may be in parts. Raises BadConversationError for any other."""
+    """The text of a content, which may be in parts. Raises RefusedError for any other."""
     if isinstance(content, dict):
         content = content.get(PARTS) or [content]
     if isinstance(content, list) and content:
         content = "".join(_part(where, part) for part in content)
     if not isinstance(content, str):
         why = f"the content of {where} is {kind_of(content)}"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
     if found := _MARK.search(content):
         why = f"{where} has the character {found[0]!r} at {found.start()}, which marks messages here"
-        raise BadConversationError(Reason.CONTROL_CHARACTER, why)
+        raise RefusedError(Reason.CONTROL_CHARACTER, why)
     return content
 
 
@@ -270,15 +269,15 @@ def _part(where: str, part: Any) -> str:
         return part
     kind = str(part.get("type") or _untyped(part)) if isinstance(part, dict) else type(part).__name__
     if kind.startswith(SEEN):
-        raise BadConversationError(Reason.IMAGES, f"{where} has a part of the type {kind}, {UNSEEN}")
+        raise RefusedError(Reason.IMAGES, f"{where} has a part of the type {kind}, {UNSEEN}")
     if kind.startswith(CALLED):
-        raise BadConversationError(Reason.TOOL_CALLS, f"{where} has a part of the type {kind}")
+        raise RefusedError(Reason.TOOL_CALLS, f"{where} has a part of the type {kind}")
     if kind.startswith(THOUGHT):
-        raise BadConversationError(Reason.REASONING, f"{where} has a part of the type {kind}, {UNTHOUGHT}")
+        raise RefusedError(Reason.REASONING, f"{where} has a part of the type {kind}, {UNTHOUGHT}")
     text = part.get("text") if isinstance(part, dict) and kind in TEXT else None
     if not isinstance(text, str):
         why = f"the content of {where} has a part that is no text, of the type {kind or None}"
-        raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
     return text
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree import ElementTree
 
-from pipeline.sources.formats.zipped import Archive, Block, Flow, UnreadableError, local, safe_xml
+from pipeline.sources.formats.zipped import Archive, Block, Flow, local, safe_xml
+from pipeline.sources.source import Reason, RefusedError
 
 MANIFEST, CONTENT = "META-INF/manifest.xml", "content.xml"
 BLOCKS = {
@@ -29,18 +30,18 @@ _PIECE = 1 << 16
 
 
 def odt_text(document: Archive) -> Iterator[str]:
-    """The text in pieces, laid out as that of Word. Raises UnreadableError, and what a damaged archive
+    """The text in pieces, laid out as that of Word. Raises RefusedError, and what a damaged archive
     raises.
     """
     if MANIFEST in document:
         for _, element in ElementTree.iterparse(document.xml(MANIFEST)):
             if local(element.tag) == "encryption-data":
-                raise UnreadableError("the document is encrypted")
+                raise RefusedError(Reason.BROKEN_DATA, "the document is encrypted")
     yield from _text_of(document.xml(CONTENT))
 
 
 def flat_text(document: bytes) -> Iterator[str]:
-    """As `odt_text`, of a document that is one file. Raises UnreadableError and ElementTree.ParseError."""
+    """As `odt_text`, of a document that is one file. Raises RefusedError and ElementTree.ParseError."""
     yield from _text_of(safe_xml("the file", document))
 
 

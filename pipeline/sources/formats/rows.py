@@ -18,10 +18,9 @@ from pipeline.sources.formats.unlearnable import (
     MEDIA,
     TOOLS,
     UNREAD,
-    BadConversationError,
     form_error,
 )
-from pipeline.sources.source import MaxDocuments, Reason
+from pipeline.sources.source import MaxDocuments, Reason, RefusedError
 from pipeline.store.errors import kind_of
 from pipeline.store.params import Params
 
@@ -216,7 +215,7 @@ class RowReader:
         unread: set[str] = set()
         try:
             text = conversation(self.columns.format, row, unread)
-        except BadConversationError as error:
+        except RefusedError as error:
             self.reject(number, error.reason, str(error))
             return None
         for name in (*MEDIA, *TOOLS):

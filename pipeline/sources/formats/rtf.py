@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 
 from pipeline.sources.formats.first_bytes import RTF_BEGINS
-from pipeline.sources.formats.zipped import UnreadableError
+from pipeline.sources.source import Reason, RefusedError
 
 
 def rtf_text(document: bytes) -> Iterator[str]:
-    """The text of a document. Raises UnreadableError for a file that is not RTF, and ValueError for a broken
+    """The text of a document. Raises RefusedError for a file that is not RTF, and ValueError for a broken
     one.
     """
     if not document.startswith(RTF_BEGINS):
-        raise UnreadableError("the file is not RTF: if it is plain text, name it .txt")
+        why = "the file is not RTF: if it is plain text, name it .txt"
+        raise RefusedError(Reason.BROKEN_DATA, why)
     from striprtf.striprtf import rtf_to_text
 
     # What is not ASCII is written in ASCII; some programs write bytes all the same.

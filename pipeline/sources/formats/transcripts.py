@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.sources.formats.unlearnable import BadConversationError
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Markup:
         return not self.words or alone or len(speakers) > 1
 
     def messages(self, column: str, text: str) -> list[dict[str, str]]:
-        """Raises BadConversationError where text is in no message."""
+        """Raises RefusedError where text is in no message."""
         before, *pieces = self.speaker.split(text)
         said, outside = [], [self.before.sub("", before.strip(), count=1)]
         for speaker, content in zip(pieces[::2], pieces[1::2], strict=True):
@@ -58,7 +57,7 @@ class Markup:
             )
         if any(map(str.strip, outside)):
             why = f"column {column!r} is {self.name} with text that is in no message: take that out"
-            raise BadConversationError(Reason.CONTENT_NOT_TEXT, why)
+            raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
         return said
 
 
@@ -147,7 +146,7 @@ def begins_transcript(text: str) -> bool:
 
 def messages_of(column: str, text: str, role: str | None) -> list[dict[str, str]] | None:
     """The messages of a conversation, or of what one `role` may have said of it; None for another text. The
-    beginning of an answer that a user's text ends with is left out. Raises BadConversationError.
+    beginning of an answer that a user's text ends with is left out. Raises RefusedError.
     """
     markups = (one for one in MARKUPS if role is None or not one.names)
     markup = next((one for one in markups if one.is_conversation(text)), None)

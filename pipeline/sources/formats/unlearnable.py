@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 # The system message, in a column of its own.
 SYSTEM = ("system", "system_prompt", "system_message", "system_instruction", "systemInstruction")
@@ -51,14 +51,6 @@ COMPANIONS = (*MEDIA, *TOOLS, *OF_ROWS)
 _DECIDING, _MARKS = {*COMPANIONS}, {*OF_MESSAGES}
 
 
-class BadConversationError(Exception):
-    """A row that cannot be learned from; the message says which message is wrong."""
-
-    def __init__(self, reason: Reason, why: str):
-        super().__init__(why)
-        self.reason = reason
-
-
 def is_empty(value: object) -> bool:
     """Whether a value says nothing, in a format that has null, empty lists or NaN, or in CSV."""
     if isinstance(value, str):
@@ -79,7 +71,7 @@ def says_no(value: object) -> bool:
 
 
 def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
-    """Raises BadConversationError for a row that is marked as no example, or has what no text holds.
+    """Raises RefusedError for a row that is marked as no example, or has what no text holds.
     `answers`: the places of the assistant's messages, for marks that are lists with an entry per message.
     """
     if row.keys().isdisjoint(_DECIDING):
@@ -87,11 +79,11 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
     for name in MEDIA:
         if not is_empty(row.get(name)):
             why = f"the row has an image, sound or video in column {name!r}, which a model of text cannot see"
-            raise BadConversationError(Reason.IMAGES, why)
+            raise RefusedError(Reason.IMAGES, why)
     for name in TOOLS:
         if not is_empty(row.get(name)):
             why = f"the row has tools to call in column {name!r}, which are no part of the text"
-            raise BadConversationError(Reason.TOOL_CALLS, why)
+            raise RefusedError(Reason.TOOL_CALLS, why)
     places = list(answers)
     for name in OF_ROWS:
         value = row.get(name)
@@ -101,7 +93,7 @@ def refuse_unlearnable(row: Mapping[str, Any], answers: Iterable[int]) -> None:
 
 
 def refuse_marked(where: str, message: Mapping[str, Any]) -> None:
-    """Raises BadConversationError for a message of the assistant that is not wholly to be learned."""
+    """Raises RefusedError for a message of the assistant that is not wholly to be learned."""
     if not message.keys().isdisjoint(_MARKS):
         for name in OF_MESSAGES:
             _refuse_marked(where, name, message.get(name))
@@ -114,7 +106,7 @@ def _refuse_marked(where: str, name: str, value: object) -> None:
         marked = any(_leaves_out(name, one) for one in (value if isinstance(value, list) else [value]))
     if marked:
         shown = str(value).lower() if isinstance(value, bool) else repr(value)
-        raise BadConversationError(
+        raise RefusedError(
             Reason.NOT_LEARNED,
             f"{where} has {name}: {shown[:40]}, which says that it is not to be learned; if it means "
             "something else, rename it",

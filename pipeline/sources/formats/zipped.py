@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import read_found, whole
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 MAX_PACKED_BYTES = 256 << 20  # most of such a file are pictures
 # What a damaged archive raises, of which zipfile checks little. It is in memory, so no OSError is of a disk.
@@ -21,14 +21,6 @@ BROKEN = (
     *(BadZipFile, NotImplementedError, zlib.error, ElementTree.ParseError),
     *(OSError, EOFError, LookupError, ValueError),
 )
-
-
-class UnreadableError(Exception):
-    """A document that is not read; the message says why."""
-
-    def __init__(self, why: str, reason: Reason = Reason.BROKEN_DATA):
-        super().__init__(why)
-        self.reason = reason
 
 
 class Archive:
@@ -42,15 +34,15 @@ class Archive:
         return name in self._zip.namelist()
 
     def read(self, name: str) -> bytes:
-        """The content of a file. Raises UnreadableError, and BROKEN."""
+        """The content of a file. Raises RefusedError, and BROKEN."""
         try:
             with self._zip.open(name) as file:
                 content = file.read(self._left + 1)
         except (RuntimeError, NotImplementedError) as error:
-            raise UnreadableError(f"{name} cannot be unpacked: {error}") from error
+            raise RefusedError(Reason.BROKEN_DATA, f"{name} cannot be unpacked: {error}") from error
         self._left -= len(content)
         if self._left < 0:
-            raise UnreadableError(f"its text has more than {MAX_DOCUMENT_BYTES} bytes", Reason.TOO_LONG)
+            raise RefusedError(Reason.TOO_LONG, f"its text has more than {MAX_DOCUMENT_BYTES} bytes")
         return content
 
     def xml(self, name: str) -> BinaryIO:
@@ -59,9 +51,9 @@ class Archive:
 
 
 def safe_xml(name: str, content: bytes) -> BinaryIO:
-    """The content if it is safe to parse. Raises UnreadableError."""
+    """The content if it is safe to parse. Raises RefusedError."""
     if b"<!ENTITY" in content.replace(b"\0", b""):
-        raise UnreadableError(f"{name} defines entities")
+        raise RefusedError(Reason.BROKEN_DATA, f"{name} defines entities")
     return io.BytesIO(content)
 
 
@@ -75,7 +67,7 @@ def read_document(
     for packed in whole(content, reader, MAX_PACKED_BYTES, f"more than {MAX_PACKED_BYTES} bytes"):
         try:
             text = "".join(texts(packed))
-        except UnreadableError as error:
+        except RefusedError as error:
             reader.reject(None, error.reason, str(error), reader.bytes)
         except BROKEN as error:
             why = f"the file is damaged, or of another format: {error}"

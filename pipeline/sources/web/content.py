@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import zstandard
 
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 from pipeline.store.errors import install
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -14,20 +14,12 @@ SLICE = 4096  # bytes that a decompressor without a limit of its own gets at a t
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
-class ContentError(Exception):
-    """The content cannot be read; `reason` is why it is set aside."""
-
-    def __init__(self, reason: Reason, why: str):
-        super().__init__(why)
-        self.reason = reason
-
-
 def undone(content: bytes, codings: str, limit: int) -> bytes:
     """The content without the codings of the header `Content-Encoding`, and without a compression that no
     header names. Many archives store a page decoded and keep the header, so content that does not begin as a
     coding does is taken as it is.
 
-    Raises ContentError for a coding that cannot be undone, and for more than `limit` bytes.
+    Raises RefusedError for a coding that cannot be undone, and for more than `limit` bytes.
     """
     for coding in reversed([name.strip().lower() for name in codings.split(",")]):
         if coding not in ("", "identity"):
@@ -36,14 +28,14 @@ def undone(content: bytes, codings: str, limit: int) -> bytes:
         if content.startswith(magic):
             content = _without(coding, content, limit)
     if len(content) > limit:
-        raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
+        raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
     return content
 
 
 def _without(coding: str, content: bytes, limit: int) -> bytes:
     decoder, magic = _DECODERS.get(coding, (None, b""))
     if decoder is None:
-        raise ContentError(
+        raise RefusedError(
             Reason.BROKEN_RECORD, f"the content coding {coding!r} is none of {', '.join(_DECODERS)}"
         )
     if not content or not content.startswith(magic):
@@ -51,17 +43,17 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
     try:
         found = decoder(content, limit)
     except ImportError:
-        raise ContentError(
+        raise RefusedError(
             Reason.BROKEN_RECORD, f"the content coding {coding!r} needs brotli: run {install('web')}"
         ) from None
     except (zlib.error, zstandard.ZstdError, ValueError, RuntimeError) as error:
         if not magic and content.lstrip().startswith(b"<") and b"\0" not in content:  # it is text
             return content
-        raise ContentError(
+        raise RefusedError(
             Reason.BROKEN_RECORD, f"the content coding {coding!r} cannot be undone: {error}"
         ) from error
     if len(found) > limit:
-        raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
+        raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
     return found
 
 
@@ -132,7 +124,7 @@ _DECODERS: dict[str, tuple[Callable[[bytes, int], bytes], bytes]] = {
 
 def text_of(content: bytes, charset: str) -> tuple[str, str]:
     """Plain text and the charset by which it was decoded: by its byte order mark, else by `charset` as
-    browsers read that label, else as UTF-8. Raises ContentError.
+    browsers read that label, else as UTF-8. Raises RefusedError.
     """
     from resiliparse.parse.encoding import map_encoding_to_html5
 
@@ -143,7 +135,7 @@ def text_of(content: bytes, charset: str) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         why = f"byte {len(mark) + error.start} of the record: {error.reason}"
         why = why if name == "utf-8" else f"{why} in {shown(name)}"
-        raise ContentError(Reason.INVALID_UTF8, why) from error
+        raise RefusedError(Reason.INVALID_UTF8, why) from error
 
 
 def shown(charset: str) -> str:

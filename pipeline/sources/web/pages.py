@@ -6,12 +6,11 @@ import signal
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Literal, Self
 
-from pipeline.sources.source import Reason, SourceError
+from pipeline.sources.source import Reason, RefusedError, SourceError
 from pipeline.store.errors import install
 
 WORKER = Path(__file__).with_name("page_worker.py")
@@ -23,14 +22,6 @@ MAX_PAGE_BYTES = 16 << 20
 
 Extractor = Literal["resiliparse", "trafilatura"]
 AllText = Literal["all"]  # of a page without menus, as of a book
-
-
-@dataclass(frozen=True)
-class ExtractedPage:
-    """The main text of a page, and the charset by which it was decoded."""
-
-    text: str
-    charset: str
 
 
 class PageExtractor:
@@ -50,8 +41,10 @@ class PageExtractor:
             self._worker.kill()
             self._ended()
 
-    def extract(self, page: bytes, charset: str) -> ExtractedPage | tuple[Reason, str]:
-        """The page's text, or why there is none. `charset`: the HTTP header's; if unknown, it is detected."""
+    def extract(self, page: bytes, charset: str) -> tuple[str, str]:
+        """The main text of a page, and the charset by which it was decoded: that of the HTTP header, which is
+        detected where it is unknown. Raises RefusedError.
+        """
         self._worker = self._worker or subprocess.Popen(
             [sys.executable, "-P", str(WORKER), self._extractor],
             stdin=subprocess.PIPE,
@@ -66,13 +59,15 @@ class PageExtractor:
             self._worker.stdin.flush()
             name_bytes, text_bytes = ANSWERED.unpack(_exactly(self._worker.stdout, ANSWERED.size))
             used = _exactly(self._worker.stdout, name_bytes).decode()
-            return ExtractedPage(_exactly(self._worker.stdout, text_bytes).decode(), used)
+            return _exactly(self._worker.stdout, text_bytes).decode(), used
         except (BrokenPipeError, EOFError):
             status = self._ended()
             if status == -signal.SIGPROF:
-                return Reason.PAGE_TOOK_TOO_LONG, f"no text after {self._seconds} s of processor time"
+                why = f"no text after {self._seconds} s of processor time"
+                raise RefusedError(Reason.PAGE_TOOK_TOO_LONG, why) from None
             ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            return Reason.PAGE_BROKE_EXTRACTION, f"the extraction ended with {ended}"
+            why = f"the extraction ended with {ended}"
+            raise RefusedError(Reason.PAGE_BROKE_EXTRACTION, why) from None
 
     def _ended(self) -> int:
         assert self._worker and self._worker.stdout and self._worker.stdin

@@ -13,9 +13,9 @@ from pipeline.sources.file_by_file import read_files, units_of
 from pipeline.sources.formats.compression import BrokenCompressionError, format_of
 from pipeline.sources.formats.streams import BlockStream, Counted, blocks
 from pipeline.sources.listing import Paths, listed
-from pipeline.sources.source import MaxDocuments, Reason, Rejects, SourceError, Unit
+from pipeline.sources.source import MaxDocuments, Reason, RefusedError, Rejects, SourceError, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
-from pipeline.sources.web.content import ContentError, text_of, undone
+from pipeline.sources.web.content import text_of, undone
 from pipeline.sources.web.pages import MAX_PAGE_BYTES, Extractor, PageExtractor, installed
 from pipeline.store.fingerprint import file_sha256
 
@@ -98,7 +98,7 @@ class _Records:
                     why = f"the next record begins {records.swallowed:,} bytes before its Content-Length ends"
                     self.reject(number, Reason.BROKEN_RECORD, why)
                 else:
-                    self._add_whole(number, record)
+                    self._add(number, record)
                 yield from self.batches.full()
                 if self.batches.done:
                     return
@@ -110,11 +110,12 @@ class _Records:
             why = f"{skipped:,} bytes before it belong to no record"
             self.reject(before, Reason.BROKEN_RECORD, why, round(size * skipped / read.bytes))
 
-    def _add_whole(self, number: int, record: "ArcWarcRecord") -> None:
-        """As `_add`. Whatever the library raises on the content of a record costs that record alone."""
+    def _add(self, number: int, record: "ArcWarcRecord") -> None:
+        """Whatever the library raises on the content of a record costs that record alone."""
         try:
-            self._add(number, record)
-        except ContentError as error:
+            if document := self._document(number, record):
+                self.batches.add(self.file, document)
+        except RefusedError as error:
             self.reject(number, error.reason, str(error))
         except (OSError, SourceError, BrokenCompressionError):  # of the file
             raise
@@ -122,65 +123,61 @@ class _Records:
             why = f"the record cannot be read: {type(error).__name__}: {error}"
             self.reject(number, Reason.BROKEN_RECORD, why)
 
-    def _add(self, number: int, record: "ArcWarcRecord") -> None:
+    def _document(self, number: int, record: "ArcWarcRecord") -> SourceDocument | None:
+        """None for a record without content. Raises RefusedError."""
         if record.rec_type == "response" and record.http_headers is not None:
-            self._add_page(number, record)
+            text, charset = self._page(record)
         elif record.rec_type == "conversion":
-            content = self._content(record, MAX_DOCUMENT_BYTES)
-            self._document(number, record, *text_of(content, "utf-8"))
-        elif record.rec_type not in ABOUT_THE_CRAWL:
-            why = f"a record of type {record.rec_type} without the page of an HTTP response"
-            self.reject(number, Reason.NOT_A_PAGE, why)
-
-    def _add_page(self, number: int, record: "ArcWarcRecord") -> None:
-        status = record.http_headers.get_statuscode()
-        kind, _, parameters = (record.http_headers.get_header("Content-Type") or "").partition(";")
-        if status != "200" or kind.strip().lower() not in (*PAGES, TEXT):
-            why = f"HTTP status {status}, content type {kind.strip() or 'not given'}"
-            self.reject(number, Reason.NOT_A_PAGE, why)
-            return
-        codings = record.http_headers.get_header("Content-Encoding") or ""
-        content = undone(self._content(record, MAX_PAGE_BYTES), codings, MAX_PAGE_BYTES)
-        if kind.strip().lower() == TEXT:
-            self._document(number, record, *text_of(content, _charset(parameters)))
-            return
-        page = self.extractor.extract(content, _charset(parameters))
-        if isinstance(page, tuple):
-            self.reject(number, *page)
-        elif page.text.count("\ufffd") > MOST_UNDECODABLE * len(page.text):
-            share = page.text.count("\ufffd") / len(page.text)
-            why = f"{share:.0%} of the page's characters cannot be decoded as {page.charset}"
-            self.reject(number, Reason.INVALID_UTF8, why)
+            text, charset = text_of(_content(record, MAX_DOCUMENT_BYTES), "utf-8")
+        elif record.rec_type in ABOUT_THE_CRAWL:
+            return None
         else:
-            self._document(number, record, page.text, page.charset)
-
-    def _content(self, record: "ArcWarcRecord", limit: int) -> bytes:
-        """The content without the chunks in which it was sent. Raises ContentError."""
-        from warcio.bufferedreaders import ChunkedDataReader
-
-        stream, headers = record.raw_stream, record.http_headers
-        if headers and (headers.get_header("Transfer-Encoding") or "").lower() == "chunked":
-            stream = ChunkedDataReader(stream)
-        if record.length is None:
-            raise ContentError(Reason.BROKEN_RECORD, "the record has no Content-Length")
-        content: bytes = stream.read(limit + 1)
-        if len(content) > limit:
-            raise ContentError(Reason.TOO_LONG, f"more than {limit} bytes")
-        if record.raw_stream.limit > 0:
-            why = f"the record ends {record.raw_stream.limit} bytes early"
-            raise ContentError(Reason.BROKEN_RECORD, why)
-        return content
-
-    def _document(self, number: int, record: "ArcWarcRecord", text: str, charset: str) -> None:
+            why = f"a record of type {record.rec_type} without the page of an HTTP response"
+            raise RefusedError(Reason.NOT_A_PAGE, why)
         headers = record.rec_headers
         known: dict[str, Any] = {"date": headers.get_header("WARC-Date"), "charset": charset}
         record_id = (headers.get_header("WARC-Record-ID") or "").strip("<>")
         if not record_id:
-            self.reject(number, Reason.BAD_ID, "the record has no WARC-Record-ID")
-            return
+            raise RefusedError(Reason.BAD_ID, "the record has no WARC-Record-ID")
         url = headers.get_header("WARC-Target-URI")
         name, url, metadata = own_id(record_id), url and url.strip("<>"), metadata_json(known)
-        self.batches.add(self.file, SourceDocument(name, text, number, self.file, url, metadata))
+        return SourceDocument(name, text, number, self.file, url, metadata)
+
+    def _page(self, record: "ArcWarcRecord") -> tuple[str, str]:
+        """The text of a page and its charset. Raises RefusedError."""
+        status = record.http_headers.get_statuscode()
+        kind, _, parameters = (record.http_headers.get_header("Content-Type") or "").partition(";")
+        if status != "200" or kind.strip().lower() not in (*PAGES, TEXT):
+            why = f"HTTP status {status}, content type {kind.strip() or 'not given'}"
+            raise RefusedError(Reason.NOT_A_PAGE, why)
+        codings = record.http_headers.get_header("Content-Encoding") or ""
+        content = undone(_content(record, MAX_PAGE_BYTES), codings, MAX_PAGE_BYTES)
+        if kind.strip().lower() == TEXT:
+            return text_of(content, _charset(parameters))
+        text, charset = self.extractor.extract(content, _charset(parameters))
+        undecodable = text.count("\ufffd") / max(1, len(text))
+        if undecodable > MOST_UNDECODABLE:
+            why = f"{undecodable:.0%} of the page's characters cannot be decoded as {charset}"
+            raise RefusedError(Reason.INVALID_UTF8, why)
+        return text, charset
+
+
+def _content(record: "ArcWarcRecord", limit: int) -> bytes:
+    """The content without the chunks in which it was sent. Raises RefusedError."""
+    from warcio.bufferedreaders import ChunkedDataReader
+
+    stream, headers = record.raw_stream, record.http_headers
+    if headers and (headers.get_header("Transfer-Encoding") or "").lower() == "chunked":
+        stream = ChunkedDataReader(stream)
+    if record.length is None:
+        raise RefusedError(Reason.BROKEN_RECORD, "the record has no Content-Length")
+    content: bytes = stream.read(limit + 1)
+    if len(content) > limit:
+        raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
+    if record.raw_stream.limit > 0:
+        why = f"the record ends {record.raw_stream.limit} bytes early"
+        raise RefusedError(Reason.BROKEN_RECORD, why)
+    return content
 
 
 def _charset(parameters: str) -> str:

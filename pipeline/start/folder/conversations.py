@@ -16,7 +16,7 @@ from pipeline.sources.formats.conversations import (
 from pipeline.sources.formats.messages import messages
 from pipeline.sources.formats.rows import Row
 from pipeline.sources.formats.transcripts import is_transcript
-from pipeline.sources.formats.unlearnable import BadConversationError
+from pipeline.sources.source import RefusedError
 from pipeline.store.params import MESSAGE
 
 LONGEST_MESSAGE = 16 << 10  # characters on average
@@ -34,7 +34,7 @@ def talks_in(rows: Sequence[Row]) -> tuple[Format, list[str]] | None:
             if len(held) * 2 > len(rows):
                 texts = []
                 for row in held:
-                    with suppress(BadConversationError):
+                    with suppress(RefusedError):
                         texts.append(conversation(kind, dict(row)))
                 return kind, texts or list(map(str, held))
     return None
@@ -60,7 +60,7 @@ def _is_talk(form: tuple[str, ...], row: Row) -> bool:
     if form in (*OTHER_LISTS, CONTENTS, TRANSCRIPT, *UNUSUAL_LISTS) and isinstance(value, str):
         return is_transcript(value)
     if form in UNUSUAL_LISTS:
-        with suppress(BadConversationError):
+        with suppress(RefusedError):
             return len(messages(form[0], value, None, set())) > 1
         return False
     return form != TRANSCRIPT

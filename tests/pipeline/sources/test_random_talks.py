@@ -15,7 +15,7 @@ from pipeline.sources.documents import Batches, document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.conversations import columns_of, conversation
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.unlearnable import BadConversationError
+from pipeline.sources.source import RefusedError
 from pipeline.sources.hub import dataset
 from pipeline.sources.source import Rejected
 from pipeline.stages import bpe
@@ -140,7 +140,7 @@ def test_no_row_is_more_than_set_aside(format: Any, data: st.DataObject) -> None
     row = data.draw(st.dictionaries(st.sampled_from(names), ANYTHING | MESSAGES, max_size=5))
     try:
         text = conversation(format, row)
-    except BadConversationError as error:
+    except RefusedError as error:
         assert str(error)
     else:
         assert "\x1eassistant\x1f" in text

@@ -19,8 +19,8 @@ pytest.importorskip("resiliparse", reason="needs the extra `web`")
 
 from pipeline.sources import open_source
 from pipeline.sources.documents import document_id, own_id
-from pipeline.sources.source import Rejected
-from pipeline.sources.web.pages import ExtractedPage, Extractor, PageExtractor
+from pipeline.sources.source import Reason, RefusedError, Rejected
+from pipeline.sources.web.pages import Extractor, PageExtractor
 from pipeline.sources.web.warc import WarcConfig
 from tests.corpora import CORPORA, needs_corpora
 from tests.pipeline.sources import reading
@@ -107,12 +107,10 @@ def test_what_stands_around_an_article_is_left_out(extractor: Extractor, around:
     if extractor == "trafilatura":
         pytest.importorskip("trafilatura", reason="needs the extra `web`")
     with PageExtractor(30, extractor) as pages:
-        found = pages.extract(article(AROUND[around]).encode(), "utf-8")
-        alone = pages.extract(article().encode(), "utf-8")
-    assert isinstance(found, ExtractedPage)
-    assert isinstance(alone, ExtractedPage)
-    assert found.text.split() == alone.text.split()
-    assert alone.text.count("The lighthouse keeper wrote a line") == 8
+        found, _ = pages.extract(article(AROUND[around]).encode(), "utf-8")
+        alone, _ = pages.extract(article().encode(), "utf-8")
+    assert found.split() == alone.split()
+    assert alone.count("The lighthouse keeper wrote a line") == 8
 
 
 def test_a_page_that_consists_of_comments_or_has_the_class_of_a_notice_keeps_its_text() -> None:
@@ -121,12 +119,10 @@ def test_a_page_that_consists_of_comments_or_has_the_class_of_a_notice_keeps_its
     )
     forum = f'<html><body><div><div><div class="comments">{posts}</div></div></div></body></html>'
     with PageExtractor(30) as pages:
-        thread = pages.extract(forum.encode(), "utf-8")
-        marked = pages.extract(article(body="has-cookie-notice widget-page").encode(), "utf-8")
-    assert isinstance(thread, ExtractedPage)
-    assert thread.text.count("I oil mine every spring.") == 81
-    assert isinstance(marked, ExtractedPage)
-    assert marked.text.count("The lighthouse keeper wrote a line") == 8
+        thread, _ = pages.extract(forum.encode(), "utf-8")
+        marked, _ = pages.extract(article(body="has-cookie-notice widget-page").encode(), "utf-8")
+    assert thread.count("I oil mine every spring.") == 81
+    assert marked.count("The lighthouse keeper wrote a line") == 8
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)
@@ -138,10 +134,9 @@ def test_code_lists_tables_and_accents_survive(extractor: Extractor) -> None:
       <table><tr><th>Port</th><th>Depth</th></tr><tr><td>Čapljina</td><td>12 m</td></tr></table>
     </main></body></html>"""
     with PageExtractor(30, extractor) as pages:
-        page = pages.extract(body.encode("utf-8"), "utf-8")
-    assert isinstance(page, ExtractedPage)
-    assert [word for word in ("Rope", "Tar", "Port", "Čapljina", "12 m") if word not in page.text] == []
-    assert "for ship in fleet:\n    ship.moor()" in page.text
+        text, _ = pages.extract(body.encode("utf-8"), "utf-8")
+    assert [word for word in ("Rope", "Tar", "Port", "Čapljina", "12 m") if word not in text] == []
+    assert "for ship in fleet:\n    ship.moor()" in text
 
 
 def test_another_extractor_reads_a_crawl_again(tmp_path: Path) -> None:
@@ -277,24 +272,25 @@ def test_a_page_is_not_lost_because_the_machine_was_busy() -> None:
         )
         paused.start()
         goes_on.start()
-        assert isinstance(extractor.extract(long, ""), ExtractedPage)
+        extractor.extract(long, "")
         goes_on.join()
 
 
 def test_a_page_that_brings_the_extraction_down_costs_that_page_only() -> None:
     with PageExtractor(seconds=2) as extractor:
         assert extractor._worker is None
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
+        assert extractor.extract(html(STORY).encode(), "")[0]
         assert extractor._worker is not None
         extractor._worker.kill()
-        reason = extractor.extract(html(STORY).encode(), "")
-        assert isinstance(reason, tuple)
-        assert (str(reason[0]), reason[1]) == ("page_broke_extraction", "the extraction ended with SIGKILL")
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
-        nested = extractor.extract(b"<div>" * 1_000_000, "")
-        too_much = ("page_broke_extraction", "page_took_too_long")
-        assert isinstance(nested, ExtractedPage) or str(nested[0]) in too_much
-        assert isinstance(extractor.extract(html(STORY).encode(), ""), ExtractedPage)
+        with pytest.raises(RefusedError, match="the extraction ended with SIGKILL") as refused:
+            extractor.extract(html(STORY).encode(), "")
+        assert refused.value.reason == Reason.PAGE_BROKE_EXTRACTION
+        assert extractor.extract(html(STORY).encode(), "")[0]
+        try:
+            extractor.extract(b"<div>" * 1_000_000, "")
+        except RefusedError as error:
+            assert error.reason in (Reason.PAGE_BROKE_EXTRACTION, Reason.PAGE_TOOK_TOO_LONG)
+        assert extractor.extract(html(STORY).encode(), "")[0]
 
 
 def test_max_documents_of_a_crawl(tmp_path: Path) -> None:
