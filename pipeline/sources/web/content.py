@@ -3,6 +3,8 @@
 import codecs
 import zlib
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import zstandard
 
@@ -10,7 +12,8 @@ from pipeline.sources.source import Reason, RefusedError
 from pipeline.store.errors import install
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-SLICE = 4096  # bytes that a decompressor without a limit of its own gets at a time
+# Bytes that a decompressor gets at a time. One of zlib becomes 1,032 at most, one of the others any number.
+ZLIB_SLICE, SLICE = 1 << 16, 1 << 12
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -57,39 +60,30 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
     return found
 
 
-def _inflated(content: bytes, limit: int, window: int) -> bytes:
-    found = b""
-    while content and len(found) <= limit:  # of gzip, one member after another
-        decompressor = zlib.decompressobj(window)
-        found += decompressor.decompress(content, limit + 1 - len(found))
-        _check_end(decompressor.eof or len(found) > limit)
-        content = decompressor.unused_data
-    return found
+def _unpacked(decompressor: Callable[[], Any], size: int, content: bytes, limit: int) -> bytes:
+    """One member of gzip or frame of zstd after another, `size` bytes at a time, up to more than `limit`."""
+    found = bytearray()
+    while content and len(found) <= limit:
+        one = decompressor()
+        for start in range(0, len(content), size):
+            found += one.decompress(content[start : start + size])
+            if one.eof or len(found) > limit:
+                break
+        _check_end(one.eof or len(found) > limit)
+        content = one.unused_data + content[start + size :]
+    return bytes(found)
 
 
-def _gzip(content: bytes, limit: int) -> bytes:
-    return _inflated(content, limit, 16 + zlib.MAX_WBITS)
+def _zlib(window: int) -> Callable[[bytes, int], bytes]:
+    return partial(_unpacked, partial(zlib.decompressobj, window), ZLIB_SLICE)
 
 
 def _deflate(content: bytes, limit: int) -> bytes:
     """Inflates content with or without zlib's header: servers send both."""
     try:
-        return _inflated(content, limit, zlib.MAX_WBITS)
+        return _zlib(zlib.MAX_WBITS)(content, limit)
     except zlib.error:
-        return _inflated(content, limit, -zlib.MAX_WBITS)
-
-
-def _zstd(content: bytes, limit: int) -> bytes:
-    found = bytearray()
-    while content and len(found) <= limit:  # one frame after another
-        decompressor = zstandard.ZstdDecompressor().decompressobj()
-        for start in range(0, len(content), SLICE):
-            found += decompressor.decompress(content[start : start + SLICE])
-            if decompressor.eof or len(found) > limit:
-                break
-        _check_end(decompressor.eof or len(found) > limit)
-        content = decompressor.unused_data + content[start + SLICE :]
-    return bytes(found)
+        return _zlib(-zlib.MAX_WBITS)(content, limit)
 
 
 def _brotli(content: bytes, limit: int) -> bytes:
@@ -114,10 +108,10 @@ def _check_end(reached: bool) -> None:
 
 
 _DECODERS: dict[str, tuple[Callable[[bytes, int], bytes], bytes]] = {
-    "gzip": (_gzip, GZIP),
-    "x-gzip": (_gzip, GZIP),
+    "gzip": (_zlib(16 + zlib.MAX_WBITS), GZIP),
+    "x-gzip": (_zlib(16 + zlib.MAX_WBITS), GZIP),
     "deflate": (_deflate, b""),
-    "zstd": (_zstd, ZSTD),
+    "zstd": (partial(_unpacked, lambda: zstandard.ZstdDecompressor().decompressobj(), SLICE), ZSTD),
     "br": (_brotli, b""),
 }
 
