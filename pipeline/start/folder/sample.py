@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -155,9 +156,14 @@ class _FirstRows(RowReader):
 
 
 @dataclass(frozen=True)
-class _Read:
-    """What the beginning of a file holds: the `texts` of plain text, or `rows`."""
+class _Beginning:
+    """The beginning of a file: its first `size` bytes as the file `head`, and what they hold, which is the
+    `texts` of plain text, or `rows`.
+    """
 
+    head: LocalFile
+    size: int
+    encoding: str
     separator: str | None
     texts: list[str]
     rows: list[Row]
@@ -167,16 +173,6 @@ class _Read:
     def is_cut(self) -> bool:
         """Whether it ends within the first row."""
         return not self.rows and [reject.row is None for reject in self.rejects] == [False]
-
-
-@dataclass(frozen=True)
-class _Beginning:
-    """The beginning of a file: its first `size` bytes as the file `head`, and what they hold."""
-
-    head: LocalFile
-    size: int
-    encoding: str
-    content: _Read
 
 
 def sampled(name: str, file: LocalFile) -> FileSample:
@@ -195,28 +191,28 @@ def _sampled(name: str, file: LocalFile) -> FileSample:
     plain, compression = format_of(name)
     size = file.size()
     beginning = _beginning(name, file)
-    content = beginning.content
-    if any(content.texts) and not any(map(_LETTER.search, content.texts)):
+    rows = beginning.rows
+    if any(beginning.texts) and not any(map(_LETTER.search, beginning.texts)):
         problem = f"holds neither letters nor digits in its first {beginning.size:,} bytes"
         return FileSample(None, problem=problem)
-    columns = frozenset(name for row in content.rows for name in row)
+    columns = frozenset(name for row in rows for name in row)
     table = file.path if plain == ".parquet" else None
     shape, texts = _shape_and_texts(plain, beginning)
     if shape is None or not texts:
-        return FileSample(None, columns=columns, problem=_without_text(content, table))
+        return FileSample(None, columns=columns, problem=_without_text(beginning, table))
     blank, problem = _as_the_job_reads(name, beginning.head, shape)
     share = _share_of_text(plain, beginning, texts, size)
-    problem = _problem_of_column(plain, content, shape, table) or problem
-    is_one_object = plain in JSON_LINES and len(content.rows) == 1
+    problem = _problem_of_column(plain, rows, shape, table) or problem
+    is_one_object = plain in JSON_LINES and len(rows) == 1
     if not problem and is_one_object and share < 0.5 and _may_be_settings(shape):
         problem = "holds one object that is not mostly text, as settings are"
     problem = next((why for known, why in OF_CHATS if columns >= known), problem)
     if plain in PAGES:
-        start = next(_start(file, compression), b"")
+        start = _start(file, compression)
         problem = next((why for mark, why in OF_PAGES.items() if mark in start), problem)
     if problem:
-        return FileSample(None, columns=columns, problem=_of_one_object(content) or problem)
-    has_ids = any(row.get(DEFAULT_ID_COLUMN) not in ("", None) for row in content.rows)
+        return FileSample(None, columns=columns, problem=_of_one_object(rows) or problem)
+    has_ids = any(row.get(DEFAULT_ID_COLUMN) not in ("", None) for row in rows)
     share = share if plain in ZIPPED else min(share, 1.0)
     unpacked = _unpacked_share(plain, compression, file, size) * _as_utf8(texts, shape.encoding)
     return FileSample(shape, tuple(texts), share * unpacked, columns, blank, has_ids)
@@ -225,28 +221,27 @@ def _sampled(name: str, file: LocalFile) -> FileSample:
 def _beginning(name: str, file: LocalFile) -> _Beginning:
     """Reads the beginning of a file, and more of it where that ends within the first row."""
     plain, compression = format_of(name)
-    most = PACKED_HEAD_BYTES if compression else HEAD_BYTES
-    most = size_of(file) if plain in READ_AS_A_WHOLE else most
-    head = file if plain in (".parquet", *READ_AS_A_WHOLE) else Head(file.path, most=most)
+    is_whole = plain in (".parquet", *READ_AS_A_WHOLE)
+    most = size_of(file) if is_whole else PACKED_HEAD_BYTES if compression else HEAD_BYTES
+    head = file if is_whole else Head(file.path, most=most)
     says_it = plain in (".parquet", *ENCODED_BY_THEMSELVES)
-    encoding = "utf-8" if says_it else _encoding(next(_start(head, compression), b""))
-    content = _read(name, head, encoding)
+    encoding = "utf-8" if says_it else _encoding(_start(head, compression))
+    found = _read(name, head, most, encoding)
     longest = min(size_of(file), LONGEST_HEAD_BYTES) if plain in (*JSON_LINES, *SEPARATORS) else 0
-    while content.is_cut and most < longest:
+    while found.is_cut and most < longest:
         most *= 8
-        head = Head(file.path, most=most)
-        content = _read(name, head, encoding)
-    return _Beginning(head, most, encoding, content)
+        found = _read(name, Head(file.path, most=most), most, encoding)
+    return found
 
 
 def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, list[str]]:
     """The shape of a file, and its first documents as texts. The shape is None without a text."""
-    content, encoding = beginning.content, beginning.encoding
-    if content.rows:
-        return _of_rows(content.rows, encoding, content.separator)
-    if not content.texts:
+    encoding, texts = beginning.encoding, beginning.texts
+    if beginning.rows:
+        return _of_rows(beginning.rows, encoding, beginning.separator)
+    if not texts:
         return None, []
-    whole = "".join(content.texts)
+    whole = "".join(texts)
     end = _end_of_documents(whole) if plain in TEXT else None
     documents = (
         [whole] if end is None else [one for text in whole.split(end) if (one := text.strip("\n")).strip()]
@@ -254,24 +249,23 @@ def _shape_and_texts(plain: str, beginning: _Beginning) -> tuple[Shape | None, l
     documents = documents[:MOST_DOCUMENTS]
     said = transcripts_in(documents) if plain in TEXT and plain not in PROGRAMS else []
     shape = Shape(True, "chat" if said else "text", encoding=encoding, document_separator=end)
-    return shape, said or (content.texts if end is None else documents)
+    return shape, said or (texts if end is None else documents)
 
 
-def _problem_of_column(plain: str, content: _Read, shape: Shape, table: Path | None) -> str:
+def _problem_of_column(plain: str, rows: Sequence[Row], shape: Shape, table: Path | None) -> str:
     """Why the chosen column does not hold the text; empty if it does, or if the files have no columns."""
     if (column := shape.text_column) is None:
         return ""
     if plain in SEPARATORS and not is_name(column):
         return "its first row does not name the column of its text: write the names of the columns there"
-    if nested := nested_text(content.rows, column, table):
+    if nested := nested_text(rows, column, table):
         return f"its text is within the nested column {nested!r}: write it into a column of its own"
     return ""
 
 
 def _share_of_text(plain: str, beginning: _Beginning, texts: Sequence[str], size: int) -> float:
     """Bytes of text for each unpacked byte of a file of `size` bytes, by its beginning."""
-    rows = beginning.content.rows
-    if rows:
+    if rows := beginning.rows:
         in_all = sum(len(name) + len(str(value)) + 6 for row in rows for name, value in row.items())
         return sum(len(text.encode("utf-8", "replace")) for text in texts) / in_all
     if plain in (*ENCODED_BY_THEMSELVES, *SUBTITLES):
@@ -294,8 +288,8 @@ def _unpacked_share(plain: str, compression: str, file: LocalFile, size: int) ->
     return PACKED_SHARE if compression else 1.0
 
 
-def _read(name: str, head: LocalFile, encoding: str) -> _Read:
-    """What a head holds. Of a table, with the first separator that makes several columns."""
+def _read(name: str, head: LocalFile, size: int, encoding: str) -> _Beginning:
+    """What a head of so many bytes holds. Of a table, with the first separator that makes several columns."""
     plain = format_of(name)[0]
     config = _AnyColumns(paths=(str(head.path),), encoding=encoding, max_documents=MOST_DOCUMENTS)
     ways = []
@@ -309,7 +303,7 @@ def _read(name: str, head: LocalFile, encoding: str) -> _Read:
         )
         unit = Unit(name, "", 0, files=((name, head),))
         texts = [text for batch in source.read(unit, rejects) for text in batch.column("text").to_pylist()]
-        ways.append(_Read(separator, texts, rows, rejects))
+        ways.append(_Beginning(head, size, encoding, separator, texts, rows, rejects))
         if len(rows[0] if rows else ()) > 1:
             return ways[-1]
     return ways[0]
@@ -342,11 +336,10 @@ def _as_the_job_reads(name: str, head: LocalFile, shape: Shape) -> tuple[float, 
     return blank / (blank + documents), ""
 
 
-def _start(file: LocalFile, compression: str) -> Iterator[bytes]:
-    try:
-        yield from blocks(file, compression)
-    except BrokenCompressionError:
-        return  # the head of a compressed file ends too early; damage is reported by the reader
+def _start(file: LocalFile, compression: str) -> bytes:
+    with suppress(BrokenCompressionError):  # a head ends too early; damage is reported by the reader
+        return next(blocks(file, compression), b"")
+    return b""
 
 
 def _encoding(start: bytes) -> str:
@@ -381,18 +374,18 @@ def _may_be_settings(shape: Shape) -> bool:
     return shape.text_column is not None and shape.text_column.lower() not in TEXT_COLUMNS
 
 
-def _without_text(content: _Read, table: Path | None) -> str:
+def _without_text(beginning: _Beginning, table: Path | None) -> str:
     """Why a file has no text. `table`: a Parquet file, whose schema names columns that were not read."""
-    if content.rows:
-        return _of_one_object(content) or without_text(content.rows, table)
-    return content.rejects[0].detail if content.rejects else "holds no text"
+    if beginning.rows:
+        return _of_one_object(beginning.rows) or without_text(beginning.rows, table)
+    return beginning.rejects[0].detail if beginning.rejects else "holds no text"
 
 
-def _of_one_object(content: _Read) -> str:
+def _of_one_object(rows: Sequence[Row]) -> str:
     """What to do with a file of one object that holds a list of rows; empty if it is none."""
-    if len(content.rows) != 1:
+    if len(rows) != 1:
         return ""
-    if why := exported_chat(json.dumps(content.rows[0], default=str).encode()):
+    if why := exported_chat(json.dumps(rows[0], default=str).encode()):
         return why
-    place = list_of_rows(content.rows[0])
+    place = list_of_rows(rows[0])
     return f"its rows are a list within one object: write them alone (jq -c '{place}')" if place else ""
