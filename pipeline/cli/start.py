@@ -29,10 +29,9 @@ from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
 from pipeline.start import speed
 from pipeline.start.choose import Wishes, check_text, choose
-from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import MOST_SECONDS, Folder, FoundCorpus, look
 from pipeline.start.folder.unread import reasons_of
-from pipeline.start.horizon import AIM
+from pipeline.start.horizon import AIM, Deadline
 from pipeline.start.jobs import Jobs
 from pipeline.start.reasons import choices, notes
 from pipeline.start.recipe_file import check_may_write, going_on, recipe_text, write

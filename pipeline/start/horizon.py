@@ -5,9 +5,10 @@ from the state that it shares with the one before (docs/trainer.md). So the leng
 moment at which it can be, from the pace that the training has then.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trainer.config.lr_schedule import ScheduleConfig
+from trainer.system.clock import since_boot
 
 AIM = 0.97  # share of the time: the rest is for what nobody foresees
 # Share of the training over which the learning rate falls. With less of it the length is decided later.
@@ -19,6 +20,22 @@ FINISHING, RESTARTING = 4.2, 3.0
 # training must save, and the share by which a longer one must grow.
 MISSED, SAVED, GROWN = 0.04, 2.0, 0.03
 LEAD_SECONDS = 2.0  # that a trainer takes to stop, and a step at least
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The time in so many `seconds` from now."""
+
+    seconds: float
+    began: float = field(default_factory=since_boot)
+
+    @property
+    def spent(self) -> float:
+        return since_boot() - self.began
+
+    @property
+    def left(self) -> float:
+        return self.seconds - self.spent
 
 
 @dataclass(frozen=True)

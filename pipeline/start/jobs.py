@@ -14,16 +14,13 @@ from pathlib import Path
 from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.post_training import SFT
 from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen, choose
-from pipeline.start.conversations import read_conversations
-from pipeline.start.deadline import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
-from pipeline.start.horizon import AIM, FINISHING, RESTARTING, Standing
-from pipeline.start.other_sizes import held_out_score, others, ranked
+from pipeline.start.horizon import AIM, FINISHING, RESTARTING, Deadline, Standing
 from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
-from pipeline.start.sizes import FEWEST_ENTRIES, Size
+from pipeline.start.sizes import FEWEST_ENTRIES, Size, others, ranked
 from pipeline.start.speed import Speed
-from pipeline.start.too_little_text import learned, supported_entries, too_little
+from pipeline.start.stored import held_out_score, learned, read_conversations, supported_entries, too_little
 from pipeline.steps.corpus.ingest import CONTINUES_VARIABLE
 from pipeline.store.errors import PipelineError
 from trainer.system import terminal

@@ -8,8 +8,7 @@ from pipeline.stages.edits import EditRule
 from pipeline.start.choose import Chosen, Reading, Wishes
 from pipeline.start.folder.look import FoundCorpus
 from pipeline.start.horizon import DECAY
-from pipeline.start.other_sizes import ranked
-from pipeline.start.sizes import LITTLE_TEXT, MOST_EPOCHS, SIZES, Length
+from pipeline.start.sizes import LITTLE_TEXT, MOST_EPOCHS, SIZES, Length, ranked
 from pipeline.store.params import MESSAGE
 from trainer.system.wording import counted
 

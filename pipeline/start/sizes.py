@@ -1,7 +1,7 @@
 """Which model can be trained in the time and on the text that there are."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,20 @@ SIZES = (
     Size(24, 1_536, 24, 4_096, 2_048, 524_288, 50_000, 8),
     Size(24, 2_048, 32, 5_504, 2_048, 524_288, 50_000, 8),
 )
+# How far from the best size so far others are, in the order in which they are tried. Neighbors differ least.
+AWAY = (-2, 2, 1, -1)
+
+
+def others(best: Size) -> Iterator[Size]:
+    """The other sizes that are tried in the time that little text leaves."""
+    places = (SIZES.index(best) + steps for steps in AWAY)
+    yield from (SIZES[place] for place in places if 0 <= place < len(SIZES))
+
+
+def ranked(tried: Mapping[Size, float]) -> str:
+    """The sizes and their bits per byte in words, the best first."""
+    scores = sorted(tried.items(), key=lambda one: one[1])
+    return ", ".join(f"{score:.3f} with {size.words}" for size, score in scores)
 
 
 @dataclass(frozen=True)

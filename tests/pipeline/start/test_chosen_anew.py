@@ -13,14 +13,12 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
-from pipeline.start.deadline import Deadline
 from pipeline.start.following import Following
-from pipeline.start.horizon import Horizon
+from pipeline.start.horizon import Deadline, Horizon
 from pipeline.start.jobs import FailedJobError, Jobs
-from pipeline.start.other_sizes import others
 from pipeline.start.recipe_file import recipe_text, write
-from pipeline.start.sizes import SIZES, Learned, Size
-from pipeline.start.too_little_text import learned
+from pipeline.start.sizes import SIZES, Learned, Size, others
+from pipeline.start.stored import learned
 from pipeline.steps.lineage import source_state
 from pipeline.steps.recipe_versions import store_of
 from pipeline.store.engines.local import LocalEngine

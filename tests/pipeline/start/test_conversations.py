@@ -11,7 +11,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.sources import open_source
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
-from pipeline.start.deadline import Deadline
+from pipeline.start.horizon import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
 from pipeline.start.reasons import notes

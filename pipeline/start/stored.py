@@ -1,14 +1,20 @@
-"""Why the data stages leave too little of a folder for a model, from what they counted."""
+"""What the jobs of a recipe have left in the store, and whether that is enough for a model."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from pipeline.recipe.loading import load_recipe
+from pipeline.recipe.post_training import SFT
 from pipeline.recipe.recipe import Recipe
 from pipeline.stages.bpe import VocabularyError
-from pipeline.start.folder.look import FoundCorpus
+from pipeline.start.folder.look import FoundCorpus, NothingReadableError
 from pipeline.start.sizes import Learned
+from pipeline.steps import checks
+from pipeline.steps.corpus.ingest import Raw, first_reject
+from pipeline.steps.model import evaluate
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
 from pipeline.store import keys
@@ -17,6 +23,7 @@ from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from pipeline.store.manifest import Version, breakdown
 from pipeline.store.store import Store
+from trainer.system import terminal
 from trainer.system.wording import counted
 
 REASONS_SHOWN = 3  # of a stage
@@ -109,6 +116,36 @@ def supported_entries(recipe: Recipe) -> int | None:
     except (PipelineError, OSError):
         pass  # the job has said what it is
     return None
+
+
+def held_out_score(recipe: Path) -> float | None:
+    """Bits per byte of all held-out text, by the model that the job `pretrain` of a recipe has made. None if
+    that is gone, or is no longer what the recipe names.
+    """
+    store = store_of(load_recipe(recipe), records=False)
+    with suppress(PipelineError):
+        return float(evaluate.read(store.current(keys.EVALUATION))["bits_per_byte"])
+    return None
+
+
+def read_conversations(recipe: Recipe) -> None:
+    """Reads the conversations into the store, where the job `sft` finds them. The look at the folder was at a
+    sample. Raises NothingReadableError if more of them cannot be learned than the recipe allows.
+    """
+    tuning = recipe.tuned(SFT)
+    store, engine = store_of(tuning), LocalEngine(tuning.engine.workers)
+    for stage in Raw.all_of(tuning):
+        with terminal.doing(f"reading the conversations {stage.corpus}"):
+            try:
+                raw = stage.make(store, engine)
+            except PipelineError as error:
+                raise NothingReadableError(f"{error}, or leave out --chat") from error
+        found = checks.little_set_aside(checks.Subject(raw, store, tuning))
+        if not found.passed:
+            raise NothingReadableError(
+                f"the conversations {stage.corpus} cannot be learned: {found.message}. First, "
+                f"{first_reject(raw, raw.parts)}: correct or remove such rows, or leave out --chat"
+            )
 
 
 def _last_version(store: Store, key: Key) -> Version | None:
