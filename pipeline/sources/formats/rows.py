@@ -161,63 +161,42 @@ class RowReader:
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
         """Takes row `number` (from 1) and empties it. Yields a batch once it is full."""
         before = {self._kept_id: row[self._kept_id]} if self._kept_id in row else {}
-        text = self._text(number, row)
-        if text is None:
-            return
-        row |= before  # a template takes its columns out
-        source_id = self._id(number, row)
-        if source_id is None:
-            why = f"column {self.columns.id_column!r} holds neither a text nor a whole number"
-            self.reject(number, Reason.BAD_ID, why)
-            return
-        url = row.get(self.columns.url_column)
-        if isinstance(url, str):
-            del row[self.columns.url_column]
-        else:
-            url = None
-        wanted = self.columns.metadata_columns
-        known = row if wanted is None else {name: row[name] for name in (*wanted, UNREAD) if name in row}
-        if self.columns.format != "text" and not self._has_good_form(number, known.get(FORM)):
+        try:
+            text = self._text(row)
+            row |= before  # a template takes its columns out
+            source_id = self._id(number, row)
+            url = row.get(self.columns.url_column)
+            if isinstance(url, str):
+                del row[self.columns.url_column]
+            else:
+                url = None
+            wanted = self.columns.metadata_columns
+            known = row if wanted is None else {name: row[name] for name in (*wanted, UNREAD) if name in row}
+            if self.columns.format != "text":
+                _check_form(known.get(FORM))
+        except RefusedError as error:
+            self.reject(number, error.reason, str(error))
             return
         document = SourceDocument(source_id, text, number, self.file, url, metadata_json(known))
         self.batches.add(self.file, document)
         yield from self.batches.full()
 
-    def _has_good_form(self, number: int, form: object) -> bool:
-        if form is None:
-            return True
-        why = form_error(form) if isinstance(form, str) else f"holds {kind_of(form)}, no text"
-        if why is not None:
-            remedy = "correct it, or leave it out of `metadata_columns` if it means something else"
-            self.reject(number, Reason.BAD_FORM, f"column {FORM!r} {why}; {remedy}")
-        return why is None
-
-    def _text(self, number: int, row: Row) -> str | None:
+    def _text(self, row: Row) -> str:
+        """Takes the text out of a row. Raises RefusedError."""
         if self.columns.format != "text":
-            return self._conversation(number, row)
+            return self._conversation(row)
         template = self.columns.text_template
-        values = [row.pop(name, _ABSENT) for name in self._text_columns]
-        for name, value in zip(self._text_columns, values, strict=True):
-            usable = (str,) if template is None else (str, int, float)
+        usable = (str,) if template is None else (str, int, float)
+        values = {name: row.pop(name, _ABSENT) for name in self._text_columns}
+        for name, value in values.items():
             if not isinstance(value, usable) or isinstance(value, bool):
-                found = [
-                    name for name, one in zip(self._text_columns, values, strict=True) if one is not _ABSENT
-                ]
-                self._no_text(number, name, value, [*found, *row])
-                return None
-        return (
-            str(values[0])
-            if template is None
-            else template.format(**dict(zip(self._text_columns, values, strict=True)))
-        )
+                there = [name for name, one in values.items() if one is not _ABSENT]
+                raise self._no_text(name, value, [*there, *row])
+        return str(values[self.columns.text_column]) if template is None else template.format(**values)
 
-    def _conversation(self, number: int, row: Row) -> str | None:
+    def _conversation(self, row: Row) -> str:
         unread: set[str] = set()
-        try:
-            text = conversation(self.columns.format, row, unread)
-        except RefusedError as error:
-            self.reject(number, error.reason, str(error))
-            return None
+        text = conversation(self.columns.format, row, unread)
         for name in (*MEDIA, *TOOLS):
             row.pop(name, None)  # empty, and of another type in each format
         if unread:
@@ -235,20 +214,18 @@ class RowReader:
     def _text_columns(self) -> tuple[str, ...]:
         return self.columns.text_columns
 
-    def _no_text(self, number: int, column: str, text: object, there: Sequence[str]) -> None:
+    def _no_text(self, column: str, text: object, there: Sequence[str]) -> RefusedError:
         if text is _ABSENT:
             # Keys that look like data may be personal, such as addresses.
             plain = [repr(name) for name in there if _PLAIN_NAME.fullmatch(name)][:MOST_NAMED]
             named = f"; there are {', '.join(plain)}" if plain else ""
             setting = "`text_template`" if self.columns.text_template else "`text_column`"
-            self.reject(number, Reason.NO_TEXT, f"no column {column!r}, which {setting} names{named}")
-        elif text is None:
-            self.reject(number, Reason.NULL_TEXT, f"column {column!r} is null")
-        else:
-            why = f"column {column!r} holds {kind_of(text)}"
-            self.reject(number, Reason.TEXT_NOT_A_STRING, why)
+            return RefusedError(Reason.NO_TEXT, f"no column {column!r}, which {setting} names{named}")
+        if text is None:
+            return RefusedError(Reason.NULL_TEXT, f"column {column!r} is null")
+        return RefusedError(Reason.TEXT_NOT_A_STRING, f"column {column!r} holds {kind_of(text)}")
 
-    def _id(self, number: int, row: Row) -> str | None:
+    def _id(self, number: int, row: Row) -> str:
         column = self.columns.id_column
         if column is None:
             column = DEFAULT_ID_COLUMN
@@ -257,7 +234,20 @@ class RowReader:
             if column != self._kept_id:
                 del row[column]
             return own_id(str(value))
-        return None if self.columns.id_column else location(self.file, number)
+        if self.columns.id_column:
+            why = f"column {column!r} holds neither a text nor a whole number"
+            raise RefusedError(Reason.BAD_ID, why)
+        return location(self.file, number)
+
+
+def _check_form(form: object) -> None:
+    """Raises RefusedError for a form with which no answer can be compared."""
+    if form is None:
+        return
+    why = form_error(form) if isinstance(form, str) else f"holds {kind_of(form)}, no text"
+    if why is not None:
+        remedy = "correct it, or leave it out of `metadata_columns` if it means something else"
+        raise RefusedError(Reason.BAD_FORM, f"column {FORM!r} {why}; {remedy}")
 
 
 _ABSENT = object()

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
 from pipeline.sources.formats.rows import Row, RowReader
+from pipeline.sources.source import RefusedError
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class JoinedRows(RowReader):
     _where: dict[str, int] = field(default_factory=lambda: {"first": 1, "characters": 0})
 
     def add(self, number: int, row: Row) -> Iterator[pa.RecordBatch]:
-        line = self._text(number, row)
-        if line is None:
+        try:
+            line = self._text(row)
+        except RefusedError as error:
+            self.reject(number, error.reason, str(error))
             return
         if self.start.fullmatch(line.strip()) or self._where["characters"] > MAX_DOCUMENT_BYTES:
             yield from self.rest()
