@@ -125,11 +125,17 @@ class HubSource:
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Raises SourceError when the download breaks off: another attempt may succeed."""
-        batches = Batches(self.corpus, rejects, self.config.max_documents)
+        batches, start = Batches(self.corpus, rejects, self.config.max_documents), self.config.document_start
         for path, (url, opening) in unit.files:
             if batches.done:
                 break
-            reader = self._reader(path, batches, unit.bytes if path == unit.name else 0)
+            # It is not known how far a file was read, so one that breaks off counts as lost.
+            size = unit.bytes if path == unit.name else 0
+            reader = (
+                RowReader(path, self.config, batches, bytes=size)
+                if start is None
+                else JoinedRows(path, self.config, batches, re.compile(start), bytes=size)
+            )
             try:
                 if _is_read_by_line(path, opening):
                     yield from read_jsonl(blocks(_file(url), format_of(path)[1]), reader)
@@ -148,17 +154,6 @@ class HubSource:
             if isinstance(reader, JoinedRows):
                 yield from reader.rest()
         yield from batches.rest()
-
-    def _reader(self, path: str, batches: Batches, size: int) -> RowReader:
-        """The reader of a file of `size` bytes. It is not known how far a file was read, so one that breaks
-        off counts as lost.
-        """
-        start = self.config.document_start
-        return (
-            RowReader(path, self.config, batches, bytes=size)
-            if start is None
-            else JoinedRows(path, self.config, batches, re.compile(start), bytes=size)
-        )
 
     def _commit(self) -> str:
         from huggingface_hub import HfApi, errors
