@@ -48,13 +48,10 @@ class LocalFile:
     def directory(self) -> bool:
         return self.path.is_dir()
 
-    def check(self) -> None:
+    def check(self) -> os.stat_result:
         """Raises OSError if it is neither a file nor a directory, or a directory that may not be listed:
         opening a pipe would wait for somebody who writes to it, and a device may have no end.
         """
-        self._checked()
-
-    def _checked(self) -> os.stat_result:
         found = self.path.stat()
         mode = found.st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -77,7 +74,7 @@ class LocalFile:
 
     def listed(self, sha256: Hash = file_sha256) -> tuple[Self, str]:
         """The file as it is now, and its fingerprint."""
-        before = seen(self._checked())
+        before = seen(self.check())
         found = sha256(self.path)
         return replace(self, listed_as=(before, found)), found
 

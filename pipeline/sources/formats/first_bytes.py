@@ -153,23 +153,22 @@ def _is_east_asian(start: bytes, encoding: str) -> bool:
     """Whether bytes that are no UTF-8 are Chinese, Japanese or Korean in UTF-16: its letters and what stands
     between sentences and words. The latter distinguishes it from other bytes that happen to be letters.
     """
-    if not (_fails(start, "utf-8") and len(start) >= 2 * _FEWEST_UNITS):
+    if len(start) < 2 * _FEWEST_UNITS or _decoded(start, "utf-8") is not None:
         return False
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(start)
-    except UnicodeError:
+    text = _decoded(start, encoding)
+    if text is None:
         return False
     letters, between = len(_EAST_ASIAN.findall(text)), len(_BETWEEN_WORDS.findall(text))
     other = len(_PRINTABLE.findall(text))
     return letters > 0.3 * len(text) and between > 0.01 * len(text) and letters + other > 0.95 * len(text)
 
 
-def _fails(start: bytes, encoding: str) -> bool:
+def _decoded(start: bytes, encoding: str) -> str | None:
+    """None if the bytes are no text in this encoding."""
     try:
-        codecs.getincrementaldecoder(encoding)().decode(start)
+        return codecs.getincrementaldecoder(encoding)().decode(start)
     except UnicodeError:
-        return True
-    return False
+        return None
 
 
 def _low(column: bytes) -> float:
