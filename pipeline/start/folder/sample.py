@@ -35,7 +35,8 @@ from pipeline.sources.formats.rows import DEFAULT_ID_COLUMN, Row, RowReader
 from pipeline.sources.formats.streams import blocks
 from pipeline.sources.source import Reason, Rejected, SourceError, Unit
 from pipeline.sources.source_file import LocalFile, size_of
-from pipeline.start.folder.columns import (
+from pipeline.start.folder.encodings import legacy_encoding
+from pipeline.start.folder.rows import (
     OF_CHATS,
     OF_PAGES,
     TEXT_COLUMNS,
@@ -43,10 +44,10 @@ from pipeline.start.folder.columns import (
     is_name,
     list_of_rows,
     nested_text,
+    talks_in,
+    transcripts_in,
     without_text,
 )
-from pipeline.start.folder.conversations import talks_in, transcripts_in
-from pipeline.start.folder.encodings import legacy_encoding
 
 HEAD_BYTES, PACKED_HEAD_BYTES = 256 << 10, 1 << 20  # of a file that is not, and that is compressed
 # Of a table whose first row does not fit into that, more and more is read, up to the longest text.
