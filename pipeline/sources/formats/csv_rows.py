@@ -3,12 +3,11 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.csv_dialect import dialect, doubled
 from pipeline.sources.formats.first_bytes import NOT_UTF8, other_separator
 from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted, ahead
@@ -18,6 +17,9 @@ from pipeline.sources.source import Reason
 SEPARATOR_LINE = re.compile(r'sep=([^"]?)')
 READ_CHARACTERS = 1 << 20  # at a time, of a row that is not kept
 SAMPLE_BLOCKS = 16  # by which is decided what quotes mean
+UNQUOTED = "\t|"  # separators that most programs write without putting fields in quotes
+_IN_QUOTES = re.compile(r'"((?:[^"]|"")*)"')
+_ESCAPED = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 
 
 def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Iterator[pa.RecordBatch]:
@@ -26,7 +28,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
     """
     csv.field_size_limit(MAX_DOCUMENT_BYTES)  # the default refuses texts over 128 KB
     first, content = ahead(content, SAMPLE_BLOCKS)
-    escapes, quote = dialect(_whole_lines(first), separator)
+    escapes, quote = _dialect(_whole_lines(first), separator)
     counted = Counted(content)
     lines = _Lines(counted, escapes)
     rows = csv.reader(lines, strict=True, delimiter=separator, quotechar=quote)
@@ -137,7 +139,7 @@ class _Lines(Iterator[str]):
         self._row += len(line)
         self._characters += len(line)
         if self._row < MAX_DOCUMENT_BYTES:
-            return doubled(line) if self._escapes else line
+            return _doubled(line) if self._escapes else line
         while line and not line.endswith(("\n", "\r")):
             line = self._text.readline(READ_CHARACTERS)
         raise RowTooLongError(in_quotes=self.number > self.first)
@@ -149,3 +151,52 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _dialect(sample: Sequence[str], separator: str) -> tuple[bool, str | None]:
+    """What quotes mean, by the first lines of a file. Returns whether a backslash comes before a quote within
+    quotes, as Spark and MySQL write it, and the quote; None where quotes are characters like others.
+    """
+    if (broken := _broken(sample, separator)) and _broken(map(_doubled, sample), separator) < broken:
+        return True, '"'
+    return False, None if separator in UNQUOTED and _are_bare(sample, separator) else '"'
+
+
+def _doubled(line: str) -> str:
+    """The line with quotes doubled, as CSV wants it, where a backslash is before them."""
+    return _ESCAPED.sub(r'\1""', line)
+
+
+def _broken(lines: Iterable[str], separator: str) -> int:
+    """How many rows cannot be read, or have not as many fields as the first. The last one may be cut off."""
+    ended = False
+
+    def following() -> Iterator[str]:
+        nonlocal ended
+        yield from lines
+        ended = True
+
+    rows = csv.reader(following(), strict=True, delimiter=separator)
+    width, broken = 0, 0
+    while not ended:
+        try:
+            row = next(rows, [])
+        except csv.Error:
+            broken += not ended
+            continue
+        width = width or len(row)
+        broken += len(row) not in (0, width)
+    return broken
+
+
+def _are_bare(sample: Sequence[str], separator: str) -> bool:
+    """Whether quotes are characters like others in these lines. They are if each line then has all fields,
+    although quotes open fields that they do not close. They are not if any field doubles the quotes within
+    it.
+    """
+    rows = [line.split(separator) for one in sample if (line := one.rstrip("\r\n"))]
+    if len({*map(len, rows)}) != 1 or any(name[:1] == '"' for name in rows[0]):
+        return False
+    opened = [field for row in rows for field in row if field[:1] == '"']
+    closed = [found[1] for field in opened if (found := _IN_QUOTES.fullmatch(field))]
+    return len(closed) < len(opened) and not any('"' in field for field in closed)
