@@ -26,22 +26,23 @@ from pipeline.sources.formats.first_bytes import (
     other_encoding,
     rows_in_an_object,
 )
-from pipeline.sources.formats.html import read_page
+from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
-from pipeline.sources.formats.notebooks import read_notebook
+from pipeline.sources.formats.notebooks import notebook_text
 from pipeline.sources.formats.odt import flat_text, odt_text
 from pipeline.sources.formats.other_formats import remedy
 from pipeline.sources.formats.rows import Columns, RowReader
 from pipeline.sources.formats.rtf import rtf_text
 from pipeline.sources.formats.streams import ahead, as_utf8, blocks, reads_text
-from pipeline.sources.formats.subtitles import read_subtitles
-from pipeline.sources.formats.text_files import read_text
-from pipeline.sources.formats.zipped import Archive, read_document
+from pipeline.sources.formats.subtitles import MAX_SUBTITLES_BYTES, subtitles_text
+from pipeline.sources.formats.text_files import read_text, read_whole
+from pipeline.sources.formats.zipped import MAX_PACKED_BYTES, Archive, document_text
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
+from pipeline.sources.web.pages import MAX_PAGE_BYTES
 from pipeline.store.fingerprint import file_sha256
 
 # Of the languages in common use, by suffix.
@@ -207,19 +208,21 @@ class FilesSource:
         as_named = start.startswith(ZIP) if plain in ZIPPED else plain == RTF and start.startswith(RTF_BEGINS)
         refused = None if as_named else not_text(start, reader.file, encoding)
         content = chain([start], content)
+        read = partial(read_whole, content, reader, config.piece_bytes)
         if refused:
             reader.reject(None, *refused, reader.bytes)
         elif plain in ZIPPED:
             texts = ZIPPED[plain]
-            yield from read_document(content, reader, config.piece_bytes, lambda file: texts(Archive(file)))
+            yield from read(partial(document_text, lambda file: texts(Archive(file))), most=MAX_PACKED_BYTES)
         elif plain in OF_ONE_FILE:
-            yield from read_document(content, reader, config.piece_bytes, OF_ONE_FILE[plain])
+            yield from read(partial(document_text, OF_ONE_FILE[plain]), most=MAX_PACKED_BYTES)
         elif plain == NOTEBOOK:
-            yield from read_notebook(content, reader, config.piece_bytes)
+            yield from read(notebook_text, most=MAX_DOCUMENT_BYTES)
         elif plain in (MAIL, MAILBOX):
             yield from read_mail(content, reader, encoding, mailbox=plain == MAILBOX)
         elif plain in PAGES:
-            yield from read_page(content, reader, encoding, config.piece_bytes)
+            text_of = partial(page_text, encoding=encoding)
+            yield from read(text_of, most=MAX_PAGE_BYTES, what="bytes of HTML", row=1)
         else:
             yield from self._read_text(plain, as_utf8(content, encoding), reader)
 
@@ -238,7 +241,8 @@ class FilesSource:
             else:
                 yield from read_json_values(text, reader)
         elif plain in SUBTITLES:
-            yield from read_subtitles(text, reader, config.piece_bytes)
+            most, what = MAX_SUBTITLES_BYTES, "bytes of subtitles"
+            yield from read_whole(text, reader, config.piece_bytes, subtitles_text, most=most, what=what)
         else:
             yield from read_text(text, reader, config.piece_bytes, config.document_separator)
 

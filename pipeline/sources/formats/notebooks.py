@@ -4,25 +4,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
-from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_found, whole
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 
-def read_notebook(
-    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
-) -> Iterator[pa.RecordBatch]:
-    """The cells of a notebook, as `read_found` gives them. Raises what `content` raises."""
-    for file in whole(content, reader, MAX_DOCUMENT_BYTES, f"more than {MAX_DOCUMENT_BYTES} bytes"):
-        try:
-            text = "\n\n".join(filter(None, cells(json.loads(file))))
-        except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
-            reader.reject(None, Reason.INVALID_JSON, f"the file is not a notebook: {error!r}", reader.bytes)
-        else:
-            yield from read_found(text.encode("utf-8", "replace").decode(), reader, piece_bytes)
+def notebook_text(file: bytes) -> str:
+    """The cells of a notebook. Raises RefusedError."""
+    try:
+        text = "\n\n".join(filter(None, cells(json.loads(file))))
+    except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as error:
+        raise RefusedError(Reason.INVALID_JSON, f"the file is not a notebook: {error!r}") from error
+    return text.encode("utf-8", "replace").decode()
 
 
 def cells(notebook: dict[str, Any]) -> Iterator[str]:

@@ -1,13 +1,9 @@
 """Subtitles (SubRip and WebVTT): what is said, without numbers, times and tags."""
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
-import pyarrow as pa
-
-from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_found, universal_newlines, whole
+from pipeline.sources.formats.text_files import universal_newlines
 
 MAX_SUBTITLES_BYTES = 16 << 20
 _TIME = r"(?:\d+:)?\d+:\d\d[,.]\d+"
@@ -18,14 +14,9 @@ _VOICE = re.compile(r"<v(?:\.[^\s>]+)*\s+([^>\n]+)>")
 _TAG = re.compile(rf"</?(?:[biu]|font|c|v|lang|ruby|rt)\b[^>\n]*>|\{{\\[^}}\n]*\}}|<{_TIME}>", re.I)
 
 
-def read_subtitles(
-    content: Iterator[bytes], reader: RowReader, piece_bytes: int | None
-) -> Iterator[pa.RecordBatch]:
-    """What is said in a UTF-8 file, as `read_text` gives it. Raises what `content` raises."""
-    too_long = f"more than {MAX_SUBTITLES_BYTES} bytes of subtitles"
-    for file in whole(content, reader, MAX_SUBTITLES_BYTES, too_long):
-        text = said(universal_newlines(file.decode("utf-8", "surrogateescape")))
-        yield from read_found(text, reader, piece_bytes)
+def subtitles_text(file: bytes) -> str:
+    """What is said in a UTF-8 file."""
+    return said(universal_newlines(file.decode("utf-8", "surrogateescape")))
 
 
 def said(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,7 +12,7 @@ from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, locat
 from pipeline.sources.formats.compression import BrokenCompressionError
 from pipeline.sources.formats.first_bytes import NOT_UTF8
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.source import Reason
+from pipeline.sources.source import Reason, RefusedError
 
 TOO_LONG = (
     f"more than {MAX_DOCUMENT_BYTES} bytes: divide the file into documents with `document_separator`, or cut "
@@ -64,12 +64,30 @@ def read_text(
             offset += len(piece)
 
 
-def read_found(text: str, reader: RowReader, piece_bytes: int | None) -> Iterator[pa.RecordBatch]:
-    """A text that was found in a file, as `read_text` gives it. A file without one is set aside."""
-    if text.strip():
-        yield from read_text(iter([text.encode("utf-8", "surrogateescape")]), reader, piece_bytes)
-    else:
-        reader.reject(1, Reason.EMPTY_TEXT, "the file has no text")
+def read_whole(
+    content: Iterator[bytes],
+    reader: RowReader,
+    piece_bytes: int | None,
+    text_of: Callable[[bytes], str],
+    *,
+    most: int,
+    what: str = "bytes",
+    row: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The text that `text_of` finds in a file of at most `most` bytes, as `read_text` gives it. Sets aside a
+    file without one, and a file, or its `row`, for which `text_of` raises RefusedError. Raises what `content`
+    raises.
+    """
+    for file in whole(content, reader, most, f"more than {most} {what}"):
+        try:
+            text = text_of(file)
+        except RefusedError as error:
+            reader.reject(row, error.reason, str(error), reader.bytes)
+            continue
+        if text.strip():
+            yield from read_text(iter([text.encode("utf-8", "surrogateescape")]), reader, piece_bytes)
+        else:
+            reader.reject(1, Reason.EMPTY_TEXT, "the file has no text")
 
 
 def separated(content: Iterator[bytes], separator: str) -> Iterator[tuple[int, Iterator[bytes]]]:

@@ -8,11 +8,7 @@ from typing import BinaryIO
 from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
 
-import pyarrow as pa
-
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.formats.text_files import read_found, whole
 from pipeline.sources.source import Reason, RefusedError
 
 MAX_PACKED_BYTES = 256 << 20  # most of such a file are pictures
@@ -57,23 +53,13 @@ def safe_xml(name: str, content: bytes) -> BinaryIO:
     return io.BytesIO(content)
 
 
-def read_document(
-    content: Iterator[bytes],
-    reader: RowReader,
-    piece_bytes: int | None,
-    texts: Callable[[bytes], Iterator[str]],
-) -> Iterator[pa.RecordBatch]:
-    """What `texts` gives of a file, together, as `read_found` gives it. Raises what `content` raises."""
-    for packed in whole(content, reader, MAX_PACKED_BYTES, f"more than {MAX_PACKED_BYTES} bytes"):
-        try:
-            text = "".join(texts(packed))
-        except RefusedError as error:
-            reader.reject(None, error.reason, str(error), reader.bytes)
-        except BROKEN as error:
-            why = f"the file is damaged, or of another format: {error}"
-            reader.reject(None, Reason.BROKEN_DATA, why, reader.bytes)
-        else:
-            yield from read_found(text.strip(), reader, piece_bytes)
+def document_text(texts: Callable[[bytes], Iterator[str]], file: bytes) -> str:
+    """What `texts` gives of a file, together. Raises RefusedError."""
+    try:
+        return "".join(texts(file)).strip()
+    except BROKEN as error:
+        why = f"the file is damaged, or of another format: {error}"
+        raise RefusedError(Reason.BROKEN_DATA, why) from error
 
 
 def local(name: str | None) -> str:
