@@ -26,7 +26,6 @@ from pipeline.sources.formats.first_bytes import (
     other_encoding,
     rows_in_an_object,
 )
-from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.json_values import read_json_values
 from pipeline.sources.formats.jsonl import read_jsonl
 from pipeline.sources.formats.mail import read_mail
@@ -42,7 +41,7 @@ from pipeline.sources.formats.zipped import MAX_PACKED_BYTES, Archive, document_
 from pipeline.sources.listing import Files, Paths, listed
 from pipeline.sources.source import Reason, Rejects, Unit
 from pipeline.sources.source_file import Hash, SourceFile, size_of
-from pipeline.sources.web.pages import MAX_PAGE_BYTES
+from pipeline.sources.web.pages import MAX_PAGE_BYTES, page_text
 from pipeline.store.fingerprint import file_sha256
 
 # Of the languages in common use, by suffix.

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.zipped import Archive, local
 from pipeline.sources.source import Reason, RefusedError
+from pipeline.sources.web.pages import page_text
 
 CONTAINER, ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES, SourceDocument, location
 from pipeline.sources.formats.compression import BrokenCompressionError
-from pipeline.sources.formats.html import page_text
 from pipeline.sources.formats.jsonl import lines_of
 from pipeline.sources.formats.rows import RowReader
 from pipeline.sources.formats.text_files import universal_newlines
 from pipeline.sources.source import Reason, RefusedError
+from pipeline.sources.web.pages import page_text
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 # The line that a mailbox has before each message, after a blank one. A sentence may begin with the word, too.

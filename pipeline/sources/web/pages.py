@@ -2,10 +2,12 @@
 
 import contextlib
 import importlib.util
+import os
 import signal
 import struct
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Literal, Self
@@ -19,6 +21,7 @@ ASKED = struct.Struct("<III")
 ANSWERED = struct.Struct("<II")
 
 MAX_PAGE_BYTES = 16 << 20
+PAGE_SECONDS = 10.0  # of processor time, for a page that is a file
 
 Extractor = Literal["resiliparse", "trafilatura"]
 AllText = Literal["all"]  # of a page without menus, as of a book
@@ -77,6 +80,21 @@ class PageExtractor:
             self._worker.stdin.close()
         self._worker = None
         return status
+
+
+def page_text(page: bytes, encoding: str, extractor: Extractor | AllText = "resiliparse") -> str:
+    """The text of a page. With UTF-8, which is the usual setting, the page itself may say otherwise. Raises
+    RefusedError, and SourceError where the extra `web` is missing.
+    """
+    return _extractor(os.getpid(), extractor).extract(page, "" if encoding == "utf-8" else encoding)[0]
+
+
+@cache
+def _extractor(process: int, extractor: Extractor | AllText) -> PageExtractor:
+    """The extractor of this process, for all files that the process reads: to start one for each file would
+    take longer than to read the file. It ends with the process.
+    """
+    return PageExtractor(PAGE_SECONDS, extractor)
 
 
 def installed(extractor: Extractor) -> str:

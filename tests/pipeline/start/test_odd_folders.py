@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pipeline.cli import start
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import open_source
-from pipeline.sources.formats import html
 from pipeline.sources.source import Rejected
 from pipeline.sources.source_file import LocalFile
+from pipeline.sources.web import pages
 from pipeline.start.choose import Wishes, choose
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.folder.sample import HEAD_BYTES, sampled
@@ -109,7 +109,7 @@ def test_pages_without_the_package_that_reads_them_say_what_to_install(
     for name in "abc":
         (tmp_path / f"{name}.html").write_text("<html><body><p>A page.</p></body></html>")
     (tmp_path / "d.txt").write_text(ENGLISH[0])
-    html._extractor.cache_clear()
+    pages._extractor.cache_clear()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     _, found = recipe_of(tmp_path, Wishes(3600.0))
     assert "pip install" in found.unread["a.html"][0] and "web" in found.unread["a.html"][0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.sources.formats.html import page_text
+from pipeline.sources.web.pages import page_text
 from tests.pipeline.sources.reading import documents_and_rejects
 
 pytest.importorskip("resiliparse")
