@@ -65,7 +65,9 @@ def main(extractor: str, asked: BinaryIO, answered: BinaryIO) -> None:
         # The default action of SIGPROF ends the process, whatever it is doing. It counts processor time, so
         # that a busy machine keeps the same pages as another one.
         signal.setitimer(signal.ITIMER_PROF, microseconds / 1e6)
-        charset = known(declared) or detect_encoding(page, from_html_meta=True) or "utf-8"
+        # as browsers take a label: windows-1252 for iso-8859-1, nothing for a label that they do not know
+        by_label = map_encoding_to_html5(declared, False)
+        charset = by_label or detect_encoding(page, from_html_meta=True) or "utf-8"
         decoded = bytes_to_str(page, charset, errors="replace")
         if XHTML in decoded[:4096]:
             decoded = CLOSED.sub(lambda found: found[1] or f"<{found[3]}{found[4]}></{found[3]}>", decoded)
@@ -129,13 +131,6 @@ def by_trafilatura() -> Callable[[str], str]:
     logging.disable()  # it reports a page without text as an error
     # `fast` leaves out its second and third attempts, which take a third of the time
     return lambda page: trafilatura.extract(page, include_comments=False, fast=True) or ""
-
-
-def known(label: str) -> str:
-    """The encoding that browsers take for a label (WHATWG's Encoding Standard), such as windows-1252 for
-    iso-8859-1. Empty for a label that browsers do not know.
-    """
-    return map_encoding_to_html5(label, False) or ""
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def kind_of(
     """The kind of some texts, which needs no compiled kernel. `suffixes` are those of their files, `sizes`
     the bytes of the files of plain text, and `columns` the names in their rows.
     """
-    documents = _batch(texts)
+    every = max(1, -(-sum(map(len, texts)) // MEASURED_BYTES))
+    documents = _documents(texts[::every])  # drawn evenly, as many as are measured
     detected = detect(documents)
     bytes_of: Counter[str] = Counter()
     lengths = _lengths(documents).to_pylist()
@@ -116,13 +117,6 @@ def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
 
 def _lengths(documents: pa.RecordBatch) -> pa.Array:
     return pc.binary_length(documents.column("text").cast(pa.large_binary()))
-
-
-def _batch(texts: Sequence[str]) -> pa.RecordBatch:
-    """As many of the texts as are measured, drawn evenly."""
-    size = sum(map(len, texts))
-    every = max(1, -(-size // MEASURED_BYTES))
-    return _documents(texts[::every])
 
 
 def _documents(texts: Sequence[str]) -> pa.RecordBatch:
