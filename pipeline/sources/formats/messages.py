@@ -222,9 +222,7 @@ def _message(where: str, message: Any, unread: set[str]) -> Message:
         raise RefusedError(Reason.TOOL_CALLS, f"{where} calls a tool")
     role = OTHER_NAMES.get(name, name) if name is not None else None
     if role not in ROLES:
-        raise RefusedError(
-            Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}"
-        )
+        raise RefusedError(Reason.UNKNOWN_ROLE, f"{where} has the role {named!r}, none of {', '.join(ROLES)}")
     for key in MEDIA if others else ():
         if key in others:
             raise RefusedError(Reason.IMAGES, f"{where} has something in {key!r}, {UNSEEN}")

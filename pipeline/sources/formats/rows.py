@@ -12,14 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.sources.documents import Batches, SourceDocument, location, metadata_json, own_id
 from pipeline.sources.formats import conversations
 from pipeline.sources.formats.conversations import FORMS, Format, columns_of, conversation, forms_of
-from pipeline.sources.formats.unlearnable import (
-    COMPANIONS,
-    FORM,
-    MEDIA,
-    TOOLS,
-    UNREAD,
-    form_error,
-)
+from pipeline.sources.formats.unlearnable import COMPANIONS, FORM, MEDIA, TOOLS, UNREAD, form_error
 from pipeline.sources.source import MaxDocuments, Reason, RefusedError
 from pipeline.store.errors import kind_of
 from pipeline.store.params import Params

@@ -15,9 +15,8 @@ from pipeline.sources.documents import Batches, document_id, own_id
 from pipeline.sources.files import FilesConfig
 from pipeline.sources.formats.conversations import columns_of, conversation
 from pipeline.sources.formats.rows import RowReader
-from pipeline.sources.source import RefusedError
 from pipeline.sources.hub import dataset
-from pipeline.sources.source import Rejected
+from pipeline.sources.source import RefusedError, Rejected
 from pipeline.stages import bpe
 from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams

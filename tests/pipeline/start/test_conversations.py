@@ -11,9 +11,9 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.sources import open_source
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
-from pipeline.start.horizon import Deadline
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
+from pipeline.start.horizon import Deadline
 from pipeline.start.reasons import notes
 from pipeline.start.tuning import Tuning
 from tests.folders import ENGLISH, GERMAN, chats, little

@@ -15,8 +15,8 @@ from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.start import jobs
 from pipeline.start.choose import Wishes, choose
-from pipeline.start.horizon import Deadline
 from pipeline.start.folder.look import NothingReadableError
+from pipeline.start.horizon import Deadline
 from pipeline.start.jobs import FailedJobError, Jobs
 from pipeline.start.recipe_file import recipe_text, write
 from pipeline.start.stored import too_little
