@@ -34,7 +34,7 @@ from pipeline.start.folder.unread import reasons_of
 from pipeline.start.horizon import AIM, Deadline
 from pipeline.start.jobs import Jobs
 from pipeline.start.reasons import choices, notes
-from pipeline.start.recipe_file import check_may_write, going_on, recipe_text, write
+from pipeline.start.recipe_file import check_may_write, going_on, write
 from pipeline.start.speed import Speed
 from pipeline.steps import compile_ahead
 from pipeline.store import keys, locks
@@ -140,7 +140,7 @@ def _start(
     print("", *tables.table("choice,value,because", rows), sep="\n")
     if expected := notes(chosen):
         print("", *expected, sep="\n")
-    write(path, recipe_text(chosen, path.parent))
+    write(path, chosen)
     load_recipe(path)
     print(f"\nThe recipe: {path}")
     if options.plan:

@@ -17,7 +17,7 @@ from pipeline.start.choose import PROGRAMS_AROUND_TUNING, Chosen, choose
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
 from pipeline.start.horizon import AIM, FINISHING, RESTARTING, Deadline, Standing
-from pipeline.start.recipe_file import is_ours, recipe_name, recipe_text, write
+from pipeline.start.recipe_file import is_ours, recipe_name, write
 from pipeline.start.sizes import FEWEST_ENTRIES, Size, others, ranked
 from pipeline.start.speed import Speed
 from pipeline.start.stored import held_out_score, learned, read_conversations, supported_entries, too_little
@@ -66,7 +66,7 @@ class Jobs:
                 around = PROGRAMS_AROUND_TUNING * following.program_seconds
                 seconds = self.deadline.left - (1 - AIM) * self.deadline.seconds - around
                 self.chosen = replace(self.chosen, tuning=self.chosen.tuning.fitting(seconds, 1 / each))
-                self._write()
+                write(self.path, self.chosen)
             self._execute(SFT, lambda: False, partial(self._show_end, following, 1.0))
 
     def _pretrain(self) -> Following:
@@ -88,7 +88,7 @@ class Jobs:
                     self._change(following)
                 else:
                     self.chosen, self.anew = self.anew, None
-                    self._write()
+                    write(self.path, self.chosen)
 
     def _try_others(self, following: Following) -> Following:
         """Trains other sizes in the time that little text leaves, and keeps the best by the held-out text,
@@ -106,7 +106,7 @@ class Jobs:
             left = f"{self.deadline.left / 60:,.1f} minutes are left"
             print(f"\n{left}: a model of {size.words} is trained as well. The best is kept.", flush=True)
             self.chosen, self.changes = replace(other, tried=dict(tried)), 0
-            self._write()
+            write(self.path, self.chosen)
             try:
                 following = self._pretrain()
             except FailedJobError as error:
@@ -120,7 +120,7 @@ class Jobs:
             print(f"\nOn the held-out text, bits per byte are {ranked(tried)}.", flush=True)
             self.chosen, following = trained[best]
             self.chosen = replace(self.chosen, tried=tried)
-            self._write()
+            write(self.path, self.chosen)
             if last.length.size != best:
                 self._execute("pretrain", lambda: False, lambda _: None)  # which finds all of it made
         return following
@@ -158,7 +158,7 @@ class Jobs:
         while entries > supported:
             entries = max(FEWEST_ENTRIES, entries // 2)
         self.chosen = replace(self.chosen, length=replace(self.chosen.length, vocab_size=entries))
-        self._write()
+        write(self.path, self.chosen)
         print(
             f"\nThe text has few different words, so the vocabulary is reduced to {entries:,} entries.",
             flush=True,
@@ -261,11 +261,8 @@ class Jobs:
         if following.paused:
             why += f", after nothing ran for {following.paused / 60:,.1f} minutes"
         self.chosen = self.chosen.with_horizon(horizon, why)
-        self._write()
+        write(self.path, self.chosen)
         print(f"\nThe training is {why}. It continues, to {horizon.tokens:,} tokens.", flush=True)
-
-    def _write(self) -> None:
-        write(self.path, recipe_text(self.chosen, self.path.parent))
 
 
 def execute(

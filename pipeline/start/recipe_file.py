@@ -45,8 +45,9 @@ def check_may_write(path: Path) -> None:
         )
 
 
-def write(path: Path, text: str) -> None:
-    """Writes a recipe, with a mark that tells whether it is changed later."""
+def write(path: Path, chosen: Chosen) -> None:
+    """Writes the recipe of what was chosen, with a mark that tells whether it is changed later."""
+    text = recipe_text(chosen, path.parent)
     marked = f"# yaml-language-server: $schema={SCHEMA}\n{MARK}{_digest(text)}\n{text}"
     write_atomically(path, marked)
 

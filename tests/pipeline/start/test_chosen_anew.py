@@ -16,7 +16,7 @@ from pipeline.start.choose import Wishes, choose
 from pipeline.start.following import Following
 from pipeline.start.horizon import Deadline, Horizon
 from pipeline.start.jobs import FailedJobError, Jobs
-from pipeline.start.recipe_file import recipe_text, write
+from pipeline.start.recipe_file import write
 from pipeline.start.sizes import SIZES, Learned, Size, others
 from pipeline.start.stored import learned
 from pipeline.steps.lineage import source_state
@@ -64,7 +64,7 @@ def recipes_run(
     path, wishes, run = folder.with_name("recipe.yaml"), Wishes(3600 * hours), list[Recipe]()
     speed = fixed_speed()
     chosen = choose(judged(folder), wishes, speed)
-    write(path, recipe_text(chosen, path.parent))
+    write(path, chosen)
 
     def execute(
         command: list[str], stops: Callable[[], bool], _: object, variables: Mapping[str, str]
@@ -244,7 +244,7 @@ def test_a_recipe_that_somebody_changes_meanwhile_is_left_as_it_is_however_much_
     folder, path = folder_of(few_texts, tmp_path), tmp_path / "recipe.yaml"
     chosen = choose(judged(folder), Wishes(3600.0), fixed_speed())
     assert chosen.length.limit == "text"
-    write(path, recipe_text(chosen, tmp_path))
+    write(path, chosen)
 
     def execute(*_: object) -> bool:
         path.write_text("corpora: [")

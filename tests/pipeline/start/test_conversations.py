@@ -15,6 +15,7 @@ from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.following import Following
 from pipeline.start.horizon import Deadline
 from pipeline.start.reasons import notes
+from pipeline.start.recipe_file import write
 from pipeline.start.tuning import Tuning
 from tests.folders import ENGLISH, GERMAN, chats, little
 from tests.pipeline.sources.formats.test_transcripts import NAMED, WRITTEN
@@ -163,7 +164,7 @@ def test_a_late_start_still_learns_its_few_conversations(
     chosen = choose(judged(folder_of(chats, tmp_path)), Wishes(180.0, chat=True), fixed_speed())
     deadline = Deadline(180.0, began=since_boot() - 180)
     late = jobs.Jobs(tmp_path / "late.yaml", chosen, deadline, tmp_path, fixed_speed())
-    late._write()
+    write(late.path, chosen)
     trained = Following(tmp_path, "", 0, 5.0, pace=[(0.0, 0), (1.0, 5_000), (2.0, 10_000)])
     monkeypatch.setattr(jobs.Jobs, "_pretrain", lambda _: trained)
     monkeypatch.setattr(jobs, "execute", lambda *_, **__: False)

@@ -125,7 +125,7 @@ def test_a_length_that_was_changed_stands_in_the_recipe_with_the_reason(tmp_path
     shorter = horizon.resized(0.6 * horizon.tokens, reached=0.1 * horizon.tokens)
     ends = [chosen.with_horizon(one, "").length.limit for one in (shorter, longest_of_all)]
     assert ends == ["time", "text"]  # with `text`, the time that is left is for other sizes
-    write(path, recipe_text(chosen.with_horizon(shorter, "shortened from 1 to end in time"), path.parent))
+    write(path, chosen.with_horizon(shorter, "shortened from 1 to end in time"))
     training = load_recipe(path).training
     assert training.max_tokens == shorter.tokens < horizon.tokens
     assert training.dropout == chosen.length.dropout > 0
@@ -148,7 +148,7 @@ def test_a_start_that_was_stopped_goes_on_with_its_training_although_the_speed_i
         return cast(dict[str, Any], yaml.safe_load(recipe_text(chosen, path.parent)))
 
     first = choose(found, wishes, fixed_speed(5_500.0))
-    write(path, recipe_text(first, path.parent))
+    write(path, first)
     now = choose(found, wishes, fixed_speed(6_000.0))
     assert planned(now) != planned(first) == planned(going_on(now, path))
     longer = choose(found, Wishes(210.0), fixed_speed(5_500.0))
@@ -157,7 +157,7 @@ def test_a_start_that_was_stopped_goes_on_with_its_training_although_the_speed_i
     assert slower.length.size != first.length.size and going_on(slower, path) is slower
 
     shorter = first.horizon.resized(0.6 * first.horizon.tokens, reached=0)
-    write(path, recipe_text(first.with_horizon(shorter, "shortened to end in time"), path.parent))
+    write(path, first.with_horizon(shorter, "shortened to end in time"))
     again = planned(going_on(now, path))["training"]
     assert again["max_tokens"] == now.horizon.tokens
     assert again["schedule"] == planned(first)["training"]["schedule"]  # so that the steps are the same

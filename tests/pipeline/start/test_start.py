@@ -73,7 +73,7 @@ def folder_of(make: Callable[[Path], None], tmp_path: Path) -> Path:
 def recipe_of(folder: Path, wishes: Wishes) -> tuple[Recipe, Folder]:
     found = judged(folder)
     path = folder.with_name("recipe.yaml")
-    write(path, recipe_text(choose(found, wishes, fixed_speed()), path.parent))
+    write(path, choose(found, wishes, fixed_speed()))
     return load_recipe(path), found
 
 

@@ -18,7 +18,7 @@ from pipeline.start.choose import Wishes, choose
 from pipeline.start.folder.look import NothingReadableError
 from pipeline.start.horizon import Deadline
 from pipeline.start.jobs import FailedJobError, Jobs
-from pipeline.start.recipe_file import recipe_text, write
+from pipeline.start.recipe_file import write
 from pipeline.start.stored import too_little
 from pipeline.steps.recipe_versions import store_of
 from pipeline.steps.stages import of_data
@@ -57,7 +57,7 @@ def prepared(folder: Path, wishes: Wishes) -> Jobs:
     """The jobs of a folder whose data stages have gone as far as they come."""
     path = folder.with_name("recipe.yaml")
     chosen = choose(judged(folder), wishes, fixed_speed())
-    write(path, recipe_text(chosen, path.parent))
+    write(path, chosen)
     with suppress(PipelineError, OSError):
         make_data(load_recipe(path))
     return Jobs(path, chosen, Deadline(wishes.seconds), folder, fixed_speed())
