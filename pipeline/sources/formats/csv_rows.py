@@ -2,13 +2,14 @@
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from pipeline.sources.documents import MAX_DOCUMENT_BYTES
-from pipeline.sources.formats.first_bytes import NOT_UTF8, other_separator
+from pipeline.sources.formats.first_bytes import NOT_UTF8
 from pipeline.sources.formats.rows import RowReader, no_text_column
 from pipeline.sources.formats.streams import BlockStream, Counted, ahead
 from pipeline.sources.source import Reason
@@ -43,7 +44,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
         reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)
         return
     if header and (refused := no_text_column(header, reader.columns)):
-        refused += other_separator(header, separator)
+        refused += _other_separator(header, separator)
         reader.reject(None, Reason.NO_TEXT, refused, reader.bytes)
         return
     while not reader.batches.done:
@@ -60,6 +61,18 @@ def _whole_lines(first: Sequence[bytes]) -> Sequence[str]:
     if len(first) == SAMPLE_BLOCKS:
         text = text[: text.rfind(b"\n") + 1]
     return [*io.StringIO(text.decode("utf-8-sig", "surrogateescape"), newline="")]
+
+
+def _other_separator(header: list[str], separator: str) -> str:
+    """What to set where a CSV header is one field, in which another separator stands; else empty."""
+    if len(header) != 1:
+        return ""
+    found = [one for one in (",", ";", "\t", "|") if one != separator and one in header[0]]
+    return (
+        f"; the fields are separated by {found[0]!r}: set `separator: {json.dumps(found[0])}`"
+        if found
+        else ""
+    )
 
 
 def _next_row(

@@ -240,15 +240,3 @@ def _after_one_value(line: bytes) -> bytes:
     except (ValueError, RecursionError):
         return b""
     return text[end:].lstrip(" \t").encode()
-
-
-def other_separator(header: list[str], separator: str) -> str:
-    """What to set where a CSV header is one field, in which another separator stands; else empty."""
-    if len(header) != 1:
-        return ""
-    found = [one for one in (",", ";", "\t", "|") if one != separator and one in header[0]]
-    return (
-        f"; the fields are separated by {found[0]!r}: set `separator: {json.dumps(found[0])}`"
-        if found
-        else ""
-    )
