@@ -142,10 +142,8 @@ class FilesConfig(Columns, Paths):
 
 @dataclass(frozen=True)
 class FilesSource:
-    """One unit per file, or one for all with `max_documents`.
-
-    With `keep_ids`, documents keep the ids that they bring, for files read without other corpora. `sha256`
-    hashes a local file, or recalls its hash. `row_reader` takes the rows of each file.
+    """One unit per file, or one for all with `max_documents`. `keep_ids` is for files that are read without
+    other corpora. `row_reader` takes the rows of each file.
     """
 
     corpus: str

@@ -123,9 +123,8 @@ def ranked(tried: Mapping[Size, float]) -> str:
 @dataclass(frozen=True)
 class Length:
     """A size, and how long a model of it is trained: over `tokens`, of which `unique` are different ones, in
-    `text_bytes` of text.
-    More than `most` tokens teach nothing with this `dropout`. The `weight_decay` suits these tokens. It stays
-    when the length of the training is changed, which goes on from the same weights.
+    `text_bytes` of text. More than `most` tokens teach nothing with this `dropout`. The `weight_decay` suits
+    these tokens. It stays when the length of the training is changed, which goes on from the same weights.
     """
 
     size: Size
