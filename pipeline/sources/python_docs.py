@@ -18,6 +18,7 @@ from pydantic import Field
 from pipeline.sources.docstrings import module_documents
 from pipeline.sources.documents import Batches
 from pipeline.sources.source import Rejects, SourceError, Unit
+from pipeline.store.file_hashes import FileState, seen
 from pipeline.store.fingerprint import file_sha256, fingerprint
 from pipeline.store.params import Params, form
 
@@ -78,7 +79,7 @@ class PythonDocsSource:
 
 def _unit(package: str, size: int | None) -> Unit:
     modules = modules_of(package)
-    states = {name: _state(path) for name, path in modules.items()}
+    states = {name: seen(path.stat()) for name, path in modules.items()}
     hashes = {name: _sha256(path, states[name]) for name, path in modules.items()}
     all_bytes = sum(found[0] for found in states.values())
     state = [origin_of(package), platform.python_version(), hashes]  # its grammar decides which modules parse
@@ -90,14 +91,8 @@ def mixed(name: str) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """The size of a file, and what changes whenever its content does."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
 @cache
-def _sha256(path: Path, _: tuple[int, ...]) -> str:
+def _sha256(path: Path, _: FileState) -> str:
     """Once in a process for each state of a file: the store, which remembers hashes for longer, takes longer
     to recall that of a small file than it takes to read it.
     """
