@@ -68,7 +68,7 @@ def kind_of(
     documents = _documents(texts[::every])  # drawn evenly, as many as are measured
     detected = detect(documents)
     bytes_of: Counter[str] = Counter()
-    lengths = _lengths(documents).to_pylist()
+    lengths = pc.binary_length(documents.column("text")).to_pylist()
     for language, size in zip(detected.column("language").to_pylist(), lengths, strict=True):
         bytes_of[language] += size
     total = max(sum(bytes_of.values()), 1)
@@ -81,7 +81,7 @@ def judged(kind: Kind) -> Kind:
     """The kind with the profile that suits its text, by what each profile would reject. The first call on a
     machine compiles a kernel, for up to 20 seconds.
     """
-    lengths, signals = _lengths(kind.documents), measure(kind.documents)
+    lengths, signals = pc.binary_length(kind.documents.column("text")), measure(kind.documents)
     rejected = {}
     for profile in (*KINDS, "none"):
         params = PROFILES[profile].model_copy(update={"by_language": True} if kind.foreign else None)
@@ -113,10 +113,6 @@ def edits_of(texts: Sequence[str]) -> tuple[EditRule, ...]:
     ) > MOST_OTHERS * len(lines):
         found[EditRule.MESSAGE_TIMES] = 0
     return tuple(rule for rule in CUT if found[rule])
-
-
-def _lengths(documents: pa.RecordBatch) -> pa.Array:
-    return pc.binary_length(documents.column("text").cast(pa.large_binary()))
 
 
 def _documents(texts: Sequence[str]) -> pa.RecordBatch:
