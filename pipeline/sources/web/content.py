@@ -18,9 +18,9 @@ MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 
 
 def undone(content: bytes, codings: str, limit: int) -> bytes:
-    """The content without the codings of the header `Content-Encoding`, and without a compression that no
-    header names. Many archives store a page decoded and keep the header, so content that does not begin as a
-    coding does is taken as it is.
+    """The content, of at most `limit` bytes, without the codings of the header `Content-Encoding`, nor a
+    compression that no header names. Many archives store a page decoded and keep the header, so content that
+    does not begin as a coding does is taken as it is.
 
     Raises RefusedError for a coding that cannot be undone, and for more than `limit` bytes.
     """
@@ -30,8 +30,6 @@ def undone(content: bytes, codings: str, limit: int) -> bytes:
     for coding, magic in (("gzip", GZIP), ("zstd", ZSTD)):
         if content.startswith(magic):
             content = _without(coding, content, limit)
-    if len(content) > limit:
-        raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
     return content
 
 
