@@ -34,35 +34,13 @@ class TruncatedError(BrokenCompressionError):
 
 @dataclass(frozen=True)
 class Codec:
-    """`read_bytes` of a file are decompressed at a time, as these may become 16 to 100 MB. `by_block`: what
-    the decompressor returns is verified already.
+    """`read_bytes` of a file are decompressed at a time, as these may become 16 to 100 MB. `by_block`: each
+    block is verified by itself.
     """
 
     decompressor: Callable[[], Any]
     read_bytes: int
     by_block: bool = False
-
-
-class _Bzip2:
-    """Returns whole blocks, whose checksums hold."""
-
-    def __init__(self) -> None:
-        self._inner = bz2.BZ2Decompressor()
-
-    def decompress(self, packed: bytes) -> bytes:
-        found = [self._inner.decompress(packed)]
-        # A part of the block at a time; the last call compares the checksum.
-        while found[-1] and not self.eof:
-            found.append(self._inner.decompress(b""))
-        return b"".join(found)
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
 
 
 def _zstandard() -> Any:
@@ -71,7 +49,7 @@ def _zstandard() -> Any:
 
 CODECS = {
     ".gz": Codec(partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS), 1 << 14),
-    ".bz2": Codec(_Bzip2, 1 << 6, by_block=True),
+    ".bz2": Codec(bz2.BZ2Decompressor, 1 << 6, by_block=True),
     ".xz": Codec(lzma.LZMADecompressor, 1 << 11),
     ".zst": Codec(_zstandard, 1 << 11),
 }
@@ -142,7 +120,11 @@ class _Members:
             if not packed:
                 raise TruncatedError("the file ends too early", self.position)
             try:
-                content = decompressor.decompress(packed)
+                content = part = decompressor.decompress(packed)
+                while self.codec.by_block and part and not decompressor.eof:
+                    # A part of the block at a time; the last call compares the checksum.
+                    part = decompressor.decompress(b"")
+                    content += part
             except DAMAGED as error:
                 raise BrokenCompressionError(str(error), verified) from error
             self._unused = decompressor.unused_data
