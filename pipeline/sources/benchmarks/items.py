@@ -8,7 +8,6 @@ installed: it asks for older releases of `datasets` and `pyarrow` than this prog
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -42,7 +41,6 @@ SETS = {
 }
 # From this number on, a request asks for an answer without its question.
 UNCONDITIONAL = 1_000_000
-REQUESTS = re.compile(r"requests\.jsonl(\.gz)?")
 
 
 class Question(BaseModel):
@@ -179,10 +177,7 @@ def _items(directory: Path) -> Iterator[Question]:
 
 
 def _requests(directory: Path) -> Iterator[dict[str, Any]]:
-    path = next(path for path in sorted(directory.iterdir()) if REQUESTS.fullmatch(path.name))
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as lines
-    ):
+    path = min(directory.glob("requests.jsonl*"))
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
