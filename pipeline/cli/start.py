@@ -138,7 +138,7 @@ def _start(
         chosen = going_on(choose(judged, wishes, machine, deadline.spent), path)
     rows = [(choice.about, choice.value, choice.reason) for choice in choices(chosen)]
     print("", *tables.table("choice,value,because", rows), sep="\n")
-    if expected := notes(chosen):
+    if expected := list(notes(chosen)):
         print("", *expected, sep="\n")
     write(path, chosen)
     load_recipe(path)

@@ -29,96 +29,79 @@ class Choice:
     reason: str
 
 
-def choices(chosen: Chosen) -> list[Choice]:
+def choices(chosen: Chosen) -> Iterator[Choice]:
     """All choices, in the order of the recipe."""
     length, budget = chosen.length, chosen.budget
+    for reading in chosen.corpora:
+        yield from _of_corpus(reading, chosen.wishes)
+    yield Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized")
+    yield Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough")
+    yield Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(chosen))
     minutes = (
         f"{budget.training / 60:,.1f} of {chosen.wishes.seconds / 60:,.1f} minutes are left for training"
     )
-    against_rote = (
-        ("dropout", length.dropout, "text that is read so often would be learned by heart without it"),
-        ("weight decay", length.weight_decay, "it shrinks the weights, so that less is learned by heart"),
-    )
-    why = "text that is read so often is learned slowly"
-    slowly = Choice("learning rates", f"{length.rates:g} of usual", why)
-    return [
-        *(choice for reading in chosen.corpora for choice in _of_corpus(reading, chosen.wishes)),
-        Choice("duplicates", "Jaccard 0.8", "near copies teach nothing new and are memorized"),
-        Choice("vocabulary", f"{length.vocab_size:,} entries", "rarer words would not be seen often enough"),
-        Choice("model", f"{length.parameters / 1e6:,.1f} M parameters", _why_size(chosen)),
-        Choice(
-            "tokens",
-            f"{chosen.horizon.tokens:,}",
-            chosen.changed
-            or f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}",
-        ),
-        Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length)),
-        *(Choice(about, f"{value:g}", why) for about, value, why in against_rote if value),
-        *([slowly] if length.rates != 1 else []),
-        *([_of_gpus(chosen)] if chosen.gpus else []),
-        Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps"),
-        Choice(
-            "schedule",
-            "wsd",
-            f"constant, then a linear decay over the last {DECAY:.0%}: until then the length can be changed",
-        ),
-        Choice(
-            "held out",
-            f"{chosen.validation_fraction:.2%} of the documents",
-            "enough to measure the loss on text that is not learned, in little time",
-        ),
-        Choice("checkpoints", "four", "a killed run loses a quarter of the training at most"),
-        *([_of_tuning(chosen)] if chosen.conversations else []),
-    ]
+    expected = f"{minutes}, at {chosen.tokens_per_second:,.0f} tokens/s, {chosen.speed_source}"
+    yield Choice("tokens", f"{chosen.horizon.tokens:,}", chosen.changed or expected)
+    yield Choice("epochs", f"{length.epochs:.2f}", _why_epochs(length))
+    if length.dropout:
+        why = "text that is read so often would be learned by heart without it"
+        yield Choice("dropout", f"{length.dropout:g}", why)
+    if length.weight_decay:
+        why = "it shrinks the weights, so that less is learned by heart"
+        yield Choice("weight decay", f"{length.weight_decay:g}", why)
+    if length.rates != 1:
+        why = "text that is read so often is learned slowly"
+        yield Choice("learning rates", f"{length.rates:g} of usual", why)
+    if chosen.gpus:
+        yield _of_gpus(chosen)
+    yield Choice("batch", f"{length.global_batch_tokens:,} tokens", "the largest that leaves enough steps")
+    why = f"constant, then a linear decay over the last {DECAY:.0%}: until then the length can be changed"
+    yield Choice("schedule", "wsd", why)
+    why = "enough to measure the loss on text that is not learned, in little time"
+    yield Choice("held out", f"{chosen.validation_fraction:.2%} of the documents", why)
+    yield Choice("checkpoints", "four", "a killed run loses a quarter of the training at most")
+    if chosen.conversations:
+        yield _of_tuning(chosen)
 
 
-def notes(chosen: Chosen) -> list[str]:
+def notes(chosen: Chosen) -> Iterator[str]:
     """What the user should expect."""
     folder, wishes, budget = chosen.folder, chosen.wishes, chosen.budget
-    found = [*chosen.left_out]
+    yield from chosen.left_out
     if folder.sampled < folder.files - len(folder.unread):
-        found.append(f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at.")
+        yield f"This is a sample: {folder.sampled:,} of {folder.files:,} files were looked at."
     for one in (reading.corpus for reading in chosen.corpora):
         if one.kind.name != "code" and one.kind.languages.get(NO_LANGUAGE, 0.0) > MOST:
-            found.append(f"Most of {one.name} is in no language, as numbers and encoded files are.")
+            yield f"Most of {one.name} is in no language, as numbers and encoded files are."
     if budget.share < 1:
-        found.append(
-            f"There is more text than the time allows: only the first {budget.share:.1%} of it is read."
-        )
+        yield f"There is more text than the time allows: only the first {budget.share:.1%} of it is read."
     needed = budget.training + budget.around + budget.tuning
     if needed > 1.05 * wishes.seconds:
-        found.append(
-            f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
-        )
+        yield f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
     if chosen.length.unique < LITTLE_TEXT:
-        size = chosen.length.text_bytes / 1e6
-        found.append(
-            f"There is little text, {size:,.1f} MB: expect a model that imitates its style and knows little."
-        )
+        size = f"{chosen.length.text_bytes / 1e6:,.1f} MB"
+        yield f"There is little text, {size}: expect a model that imitates its style and knows little."
     has_chats = any(corpus.shape.format == "chat" for corpus in folder.corpora)
     if wishes.chat and not has_chats:
         none = "the folder holds no conversations, so the model is not taught to answer"
-        found.append(f"--chat: {_why_as_text(folder.corpora) or none}.")
+        yield f"--chat: {_why_as_text(folder.corpora) or none}."
     if has_chats and wishes.chat and not chosen.conversations:
         is_single = sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "chat") < 2
         long = "the conversations are too long for a small model"
         why = "a single conversation cannot be both learned and held out" if is_single else long
-        found.append(f"--chat: {why}, so the model is not taught to answer.")
+        yield f"--chat: {why}, so the model is not taught to answer."
     if has_chats and not wishes.chat:
-        found.append(
-            "The conversations are not learned: --chat teaches the model to answer after the training."
-        )
+        yield "The conversations are not learned: --chat teaches the model to answer after the training."
     if pairs := sum(corpus.documents for corpus in folder.corpora if corpus.shape.format == "preferences"):
         why = (
             "the time is planned for text and conversations alone"
             if chosen.conversations
             else "which of two answers is better is learned after answering, from conversations"
         )
-        found.append(
+        yield (
             f"The preferences, about {counted(pairs, 'pairs')}, are not learned, since {why}: name them in a "
             "section `dpo` of the recipe, and run the job `align` (docs/chat.md)."
         )
-    return found
 
 
 def _of_tuning(chosen: Chosen) -> Choice:
