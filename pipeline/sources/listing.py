@@ -181,6 +181,7 @@ def _is_directory(path: "Path | os.DirEntry[str]") -> bool:
 def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tuple[str, SourceFile]]:
     from fsspec.core import url_to_fs
 
+    named = f"corpus {corpus!r}: {pattern}"
     try:
         filesystem, path = url_to_fs(pattern, **_web_options(pattern))
         filesystem.invalidate_cache()  # a process that watches a corpus for days must not see an old listing
@@ -199,14 +200,11 @@ def _remote(corpus: str, pattern: str, wanted: Callable[[str], bool]) -> list[tu
     except FileNotFoundError:
         return []
     except ImportError as error:
-        raise SourceError(
-            f"corpus {corpus!r}: {pattern} needs a package that is not installed: {error}"
-        ) from error
+        raise SourceError(f"{named} needs a package that is not installed: {error}") from error
     except Exception as error:  # each file system raises its own classes
         remedy = f"; {NETRC}" if getattr(error, "status", None) == UNAUTHORIZED else ""
-        raise SourceError(
-            f"corpus {corpus!r}: {pattern} cannot be listed: {type(error).__name__}: {error}{remedy}"
-        ) from error
+        why = f"{type(error).__name__}: {error}{remedy}"
+        raise SourceError(f"{named} cannot be listed: {why}") from error
 
 
 def _web_options(pattern: str) -> dict[str, Any]:

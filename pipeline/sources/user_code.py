@@ -75,20 +75,15 @@ class PythonSource:
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
         """Raises SourceError when the user's code raises: what it would have yielded next is not known."""
-        batches = Batches(self.corpus, rejects)
+        batches, code = Batches(self.corpus, rejects), self.config.object
         for row, document in enumerate(self._documents(), start=1):
             if not isinstance(document.id, str) or not document.id:
-                batches.reject(
-                    self.config.object, row, Reason.BAD_ID, f"the id is {document.id!r}: give a text"
-                )
+                batches.reject(code, row, Reason.BAD_ID, f"the id is {document.id!r}: give a text")
             elif not isinstance(document.text, str):
-                why = f"the text is {kind_of(document.text)}"
-                batches.reject(self.config.object, row, Reason.TEXT_NOT_A_STRING, why)
+                batches.reject(code, row, Reason.TEXT_NOT_A_STRING, f"the text is {kind_of(document.text)}")
             else:
-                code, metadata = self.config.object, metadata_json(dict(document.metadata or {}))
-                name = own_id(document.id)
-                given = SourceDocument(name, document.text, row, code, document.url, metadata)
-                batches.add(code, given)
+                name, metadata = own_id(document.id), metadata_json(dict(document.metadata or {}))
+                batches.add(code, SourceDocument(name, document.text, row, code, document.url, metadata))
                 yield from batches.full()
         yield from batches.rest()
 

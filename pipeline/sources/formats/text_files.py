@@ -55,9 +55,8 @@ def read_text(
                     reader.batches.add(reader.file, document)
             except UnicodeDecodeError as error:
                 place = offset + len(piece) - len(text) + error.start
-                reader.reject(
-                    row, Reason.INVALID_UTF8, f"byte {place} of the file: {error.reason}; {NOT_UTF8}"
-                )
+                why = f"byte {place} of the file: {error.reason}; {NOT_UTF8}"
+                reader.reject(row, Reason.INVALID_UTF8, why)
             yield from reader.batches.full()
             if reader.batches.done:
                 return

@@ -35,24 +35,20 @@ def undone(content: bytes, codings: str, limit: int) -> bytes:
 
 def _without(coding: str, content: bytes, limit: int) -> bytes:
     decoder, magic = _DECODERS.get(coding, (None, b""))
+    named = f"the content coding {coding!r}"
     if decoder is None:
-        raise RefusedError(
-            Reason.BROKEN_RECORD, f"the content coding {coding!r} is none of {', '.join(_DECODERS)}"
-        )
+        raise RefusedError(Reason.BROKEN_RECORD, f"{named} is none of {', '.join(_DECODERS)}")
     if not content or not content.startswith(magic):
         return content
     try:
         found = decoder(content, limit)
     except ImportError:
-        raise RefusedError(
-            Reason.BROKEN_RECORD, f"the content coding {coding!r} needs brotli: run {install('web')}"
-        ) from None
+        why = f"{named} needs brotli: run {install('web')}"
+        raise RefusedError(Reason.BROKEN_RECORD, why) from None
     except (zlib.error, zstandard.ZstdError, ValueError, RuntimeError) as error:
         if not magic and content.lstrip().startswith(b"<") and b"\0" not in content:  # it is text
             return content
-        raise RefusedError(
-            Reason.BROKEN_RECORD, f"the content coding {coding!r} cannot be undone: {error}"
-        ) from error
+        raise RefusedError(Reason.BROKEN_RECORD, f"{named} cannot be undone: {error}") from error
     if len(found) > limit:
         raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
     return found
