@@ -67,12 +67,10 @@ def _other_separator(header: list[str], separator: str) -> str:
     """What to set where a CSV header is one field, in which another separator stands; else empty."""
     if len(header) != 1:
         return ""
-    found = [one for one in (",", ";", "\t", "|") if one != separator and one in header[0]]
-    return (
-        f"; the fields are separated by {found[0]!r}: set `separator: {json.dumps(found[0])}`"
-        if found
-        else ""
-    )
+    for other in (",", ";", "\t", "|"):
+        if other != separator and other in header[0]:
+            return f"; the fields are separated by {other!r}: set `separator: {json.dumps(other)}`"
+    return ""
 
 
 def _next_row(
