@@ -111,16 +111,16 @@ class HubSource:
         files = {self._path(url, commit): url for url in self._urls(builder)}
         opening = _opening(builder)
         self._check_text(opening, *next(iter(files.items())))
-        sizes, contents = self._contents(list(files), commit)
+        contents = self._contents(list(files), commit)
         settings = _settings(builder)
         if self.config.max_documents is not None:
             name = f"{self.config.split}-first-{self.config.max_documents}"
-            made_from = combined([settings, *(f"{path} {contents[path]}" for path in files)])
+            made_from = combined([settings, *(f"{path} {contents[path][1]}" for path in files)])
             listed = tuple((path, (url, opening)) for path, url in files.items())
-            return [Unit(name, made_from, sum(sizes.values()), commit, listed)]
+            return [Unit(name, made_from, sum(size for size, _ in contents.values()), commit, listed)]
         return [
-            Unit(path, combined([settings, contents[path]]), sizes[path], commit, ((path, (url, opening)),))
-            for path, url in sorted(files.items())
+            Unit(path, combined([settings, content]), size, commit, ((path, (files[path], opening)),))
+            for path, (size, content) in sorted(contents.items())
         ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
@@ -234,32 +234,28 @@ class HubSource:
             raise self._error(f"is not read: its card names {url}, which is not in its repository")
         return inside[1]
 
-    def _contents(self, paths: list[str], commit: str) -> tuple[dict[str, int], dict[str, str]]:
+    def _contents(self, paths: list[str], commit: str) -> dict[str, tuple[int, str]]:
         """Each file's bytes and content hash on the hub; elsewhere 0 bytes and the commit for a hash."""
         from huggingface_hub import HfApi
 
         if _offline():
             # the links of the cache lead to files named by their hash
             cached = self._cached(commit)
-            blobs = {path: (cached / path).resolve() for path in paths}
-            return (
-                {path: blob.stat().st_size for path, blob in blobs.items()},
-                {path: blob.name for path, blob in blobs.items()},
-            )
-        sizes, contents = dict.fromkeys(paths, 0), dict.fromkeys(paths, commit)
+            blobs = ((path, (cached / path).resolve()) for path in paths)
+            return {path: (blob.stat().st_size, blob.name) for path, blob in blobs}
+        contents = dict.fromkeys(paths, (0, commit))
         try:
             for start in range(0, len(paths), PATHS_AT_ONCE):
                 some = paths[start : start + PATHS_AT_ONCE]
                 where = {"repo_type": "dataset", "revision": commit, "token": token()}
                 infos = partial(HfApi().get_paths_info, self.config.name, some, **where)
                 for info in _persistently(infos):
-                    sizes[info.path] = getattr(info, "size", 0)
-                    contents[info.path] = (
-                        info.lfs.sha256 if getattr(info, "lfs", None) else getattr(info, "blob_id", commit)
-                    )
+                    stored = getattr(info, "lfs", None)
+                    content = stored.sha256 if stored else getattr(info, "blob_id", commit)
+                    contents[info.path] = getattr(info, "size", 0), content
         except Exception as error:  # as in _commit
             raise self._failed("cannot be listed", error) from error
-        return sizes, contents
+        return contents
 
     def _failed(self, what: str, error: Exception) -> SourceError:
         return self._error(f"{what}: {refusal(error).partition(' Example of usage')[0]}")
