@@ -51,8 +51,7 @@ def add_rows(first: int, batch: pa.RecordBatch, reader: RowReader) -> Iterator[p
     """Gives the rows of a batch of readable columns, the first of which has number `first`, to `reader`."""
     for number, row in enumerate(_rows(batch, reader.columns.text_columns), start=first):
         if isinstance(row, UnicodeDecodeError):
-            why = f"byte {row.start} of a value: {row.reason}"
-            reader.reject(number, Reason.INVALID_UTF8, why)
+            reader.reject(number, Reason.INVALID_UTF8, f"byte {row.start} of a value: {row.reason}")
             continue
         yield from reader.add(number, row)
         if reader.batches.done:

@@ -40,8 +40,7 @@ def read_csv(content: Iterator[bytes], reader: RowReader, separator: str) -> Ite
             header = next(rows, [])
         header = [name.encode(errors="backslashreplace").decode() for name in header]
     except csv.Error as error:
-        why = f"the header cannot be read: {error}"
-        reader.reject(None, Reason.BROKEN_CSV, why, reader.bytes)
+        reader.reject(None, Reason.BROKEN_CSV, f"the header cannot be read: {error}", reader.bytes)
         return
     if header and (refused := no_text_column(header, reader.columns)):
         refused += _other_separator(header, separator)
@@ -102,11 +101,9 @@ def _next_row(
 
 def _read_row(number: int, header: list[str], row: list[str], reader: RowReader) -> Iterator[pa.RecordBatch]:
     if len(row) != len(header):
-        why = "the row has not as many fields as the header"
-        reader.reject(number, Reason.BROKEN_CSV, why)
+        reader.reject(number, Reason.BROKEN_CSV, "the row has not as many fields as the header")
     elif not _is_utf8("".join(row)):
-        why = f"the row holds bytes that are not UTF-8; {NOT_UTF8}"
-        reader.reject(number, Reason.INVALID_UTF8, why)
+        reader.reject(number, Reason.INVALID_UTF8, f"the row holds bytes that are not UTF-8; {NOT_UTF8}")
     else:
         yield from reader.add(number, dict(zip(header, row, strict=True)))
 

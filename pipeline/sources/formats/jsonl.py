@@ -30,8 +30,7 @@ def read_lines(lines: Iterator[bytes | None], reader: RowReader) -> Iterator[pa.
     """The documents of lines, of which one that is None is too long."""
     for number, line in enumerate(lines, start=1):
         if line is None:
-            why = f"the line is longer than {MAX_DOCUMENT_BYTES} bytes"
-            reader.reject(number, Reason.TOO_LONG, why)
+            reader.reject(number, Reason.TOO_LONG, f"the line is longer than {MAX_DOCUMENT_BYTES} bytes")
         elif (row := _row(line, number, reader)) is not None:
             yield from reader.add(number, row)
         if reader.batches.done:
@@ -75,8 +74,7 @@ def _row(line: bytes, number: int, reader: RowReader) -> Row | None:
             return None
     if not isinstance(row, dict):
         remedy = ": write it as an object (jq -c '{text: .}')" if isinstance(row, str) else ""
-        why = f"the line holds {kind_of(row)}, not an object{remedy}"
-        reader.reject(number, Reason.NOT_AN_OBJECT, why)
+        reader.reject(number, Reason.NOT_AN_OBJECT, f"the line holds {kind_of(row)}, not an object{remedy}")
         return None
     if any(isinstance(value, float) and abs(value) >= LEAST_LONG for value in row.values()):
         with suppress(RecursionError):

@@ -86,8 +86,7 @@ def messages(column: str, value: Any, role: str | None, unread: set[str]) -> lis
     if not isinstance(value, list) or not value:
         marked = " and no transcript that docs/chat.md names: write its turns as `messages`"
         other = marked if isinstance(value, str) else ""
-        why = f"column {column!r} holds no list of messages{other}"
-        raise RefusedError(Reason.NO_MESSAGES, why)
+        raise RefusedError(Reason.NO_MESSAGES, f"column {column!r} holds no list of messages{other}")
     # As in UltraChat: a question, its answer, and so on.
     if len(value) > 1 and all(isinstance(one, str) for one in value):
         value = [{"role": role, "content": one} for role, one in zip(cycle(("user", "assistant")), value)]
@@ -254,8 +253,7 @@ def content_of(where: str, content: Any) -> str:
     if isinstance(content, list) and content:
         content = "".join(_part(where, part) for part in content)
     if not isinstance(content, str):
-        why = f"the content of {where} is {kind_of(content)}"
-        raise RefusedError(Reason.CONTENT_NOT_TEXT, why)
+        raise RefusedError(Reason.CONTENT_NOT_TEXT, f"the content of {where} is {kind_of(content)}")
     if found := _MARK.search(content):
         why = f"{where} has the character {found[0]!r} at {found.start()}, which marks messages here"
         raise RefusedError(Reason.CONTROL_CHARACTER, why)

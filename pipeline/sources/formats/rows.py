@@ -228,8 +228,7 @@ class RowReader:
                 del row[column]
             return own_id(str(value))
         if self.columns.id_column:
-            why = f"column {column!r} holds neither a text nor a whole number"
-            raise RefusedError(Reason.BAD_ID, why)
+            raise RefusedError(Reason.BAD_ID, f"column {column!r} holds neither a text nor a whole number")
         return location(self.file, number)
 
 

@@ -11,8 +11,7 @@ def rtf_text(document: bytes) -> Iterator[str]:
     one.
     """
     if not document.startswith(RTF_BEGINS):
-        why = "the file is not RTF: if it is plain text, name it .txt"
-        raise RefusedError(Reason.BROKEN_DATA, why)
+        raise RefusedError(Reason.BROKEN_DATA, "the file is not RTF: if it is plain text, name it .txt")
     from striprtf.striprtf import rtf_to_text
 
     # What is not ASCII is written in ASCII; some programs write bytes all the same.

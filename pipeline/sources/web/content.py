@@ -43,8 +43,7 @@ def _without(coding: str, content: bytes, limit: int) -> bytes:
     try:
         found = decoder(content, limit)
     except ImportError:
-        why = f"{named} needs brotli: run {install('web')}"
-        raise RefusedError(Reason.BROKEN_RECORD, why) from None
+        raise RefusedError(Reason.BROKEN_RECORD, f"{named} needs brotli: run {install('web')}") from None
     except (zlib.error, zstandard.ZstdError, ValueError, RuntimeError) as error:
         if not magic and content.lstrip().startswith(b"<") and b"\0" not in content:  # it is text
             return content

@@ -69,8 +69,7 @@ class PageExtractor:
                 why = f"no text after {self._seconds} s of processor time"
                 raise RefusedError(Reason.PAGE_TOOK_TOO_LONG, why) from None
             ended = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            why = f"the extraction ended with {ended}"
-            raise RefusedError(Reason.PAGE_BROKE_EXTRACTION, why) from None
+            raise RefusedError(Reason.PAGE_BROKE_EXTRACTION, f"the extraction ended with {ended}") from None
 
     def _ended(self) -> int:
         assert self._worker and self._worker.stdout and self._worker.stdin

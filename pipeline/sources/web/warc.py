@@ -175,8 +175,7 @@ def _content(record: "ArcWarcRecord", limit: int) -> bytes:
     if len(content) > limit:
         raise RefusedError(Reason.TOO_LONG, f"more than {limit} bytes")
     if record.raw_stream.limit > 0:
-        why = f"the record ends {record.raw_stream.limit} bytes early"
-        raise RefusedError(Reason.BROKEN_RECORD, why)
+        raise RefusedError(Reason.BROKEN_RECORD, f"the record ends {record.raw_stream.limit} bytes early")
     return content
 
 
