@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from email import message_from_bytes
-from email.errors import HeaderParseError
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 
@@ -102,7 +102,7 @@ def _text(content: bytes | None, encoding: str) -> str:
 def _header(message: Message, name: str) -> str:
     """A header in one line, decoded as far as it can be; empty if there is none."""
     written = str(message.get(name, ""))
-    with suppress(HeaderParseError, LookupError, ValueError):  # an unknown charset, or bytes that are none
+    with suppress(MessageError, LookupError, ValueError):  # an unknown charset, or bytes that are none
         written = str(make_header(decode_header(written)))
     return " ".join(written.encode("utf-8", "replace").decode().split())
 

@@ -96,6 +96,12 @@ def test_a_broken_message_costs_itself_only(tmp_path: Path) -> None:
     assert "image/png" in rejects[0].detail
 
 
+def test_a_header_in_a_charset_that_cannot_be_one_is_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(b"Subject: =?utf-\xff?q?Hello?=\n\nA body.\n")
+    [row], rejects = documents_and_rejects(tmp_path / "a.eml")
+    assert (row["text"], rejects) == ("Subject: =?utf-\ufffd?q?Hello?=\n\nA body.\n", [])
+
+
 def test_a_message_that_names_no_encoding_has_that_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_bytes(b"Subject: caf\n\nUn caf\xe9.\n")
     assert documents_and_rejects(tmp_path / "a.eml")[1][0].reason == "invalid_utf8"
