@@ -118,16 +118,22 @@ def _body(message: Message, encoding: str) -> str:
             raise RefusedError(Reason.INVALID_UTF8, why) from None
     for part in shown:
         if part.get_content_type() == "text/html":
-            return page_text(_bytes(part), part.get_content_charset(encoding))
+            return page_text(_bytes(part), _charset(part, encoding))
     kinds = ", ".join(sorted({part.get_content_type() for part in parts}))
     raise RefusedError(Reason.EMPTY_TEXT, f"the message has no text, only {kinds}")
 
 
+def _charset(part: Message, usual: str) -> str:
+    with suppress(ValueError):  # Python looks up a name with a zero
+        return part.get_content_charset(usual)
+    return usual
+
+
 def _decoded(part: Message, encoding: str) -> str:
-    body, charset = _bytes(part), part.get_content_charset(encoding)
-    with suppress(LookupError, UnicodeDecodeError):  # a wrong or unknown charset
+    body, charset = _bytes(part), _charset(part, encoding)
+    with suppress(LookupError, ValueError):  # a wrong or unknown charset
         return body.decode(_LARGER.get(codecs.lookup(charset).name, charset))
-    with suppress(LookupError, UnicodeDecodeError):  # bytes that only the smaller one has
+    with suppress(LookupError, ValueError):  # bytes that only the smaller one has
         return body.decode(charset)
     return body.decode(encoding)
 

@@ -102,6 +102,14 @@ def test_a_header_in_a_charset_that_cannot_be_one_is_as_it_was_written(tmp_path:
     assert (row["text"], rejects) == ("Subject: =?utf-\ufffd?q?Hello?=\n\nA body.\n", [])
 
 
+@pytest.mark.parametrize("named", [b'="utf-8\0"', b"*=utf-8\0'en'utf-8"])
+def test_a_charset_with_a_zero_in_its_name_is_that_of_the_settings(tmp_path: Path, named: bytes) -> None:
+    head = b"Content-Type: text/plain; charset" + named
+    (tmp_path / "a.eml").write_bytes(head + b"\n\nGr\xc3\xbc\xc3\x9fe.\n")
+    [row], rejects = documents_and_rejects(tmp_path / "a.eml")
+    assert (row["text"], rejects) == ("Gr\xfc\xdfe.\n", [])
+
+
 def test_a_message_that_names_no_encoding_has_that_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_bytes(b"Subject: caf\n\nUn caf\xe9.\n")
     assert documents_and_rejects(tmp_path / "a.eml")[1][0].reason == "invalid_utf8"
