@@ -25,7 +25,7 @@ from pipeline.stages.dedup import DedupParams
 from pipeline.stages.pii import PiiParams
 from pipeline.stages.quality import PROFILES
 from pipeline.steps.dedup.signatures import Signatures
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.store import Store
 from tests.pipeline.steps.make import collect, deduplicate, judge, scrub, tokenize, tokenizer

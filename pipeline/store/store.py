@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from pipeline.store import keys, locks
 from pipeline.store.atomic import writable
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.damage import described, remedy
 from pipeline.store.draft import Draft
 from pipeline.store.files import Files

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pipeline.store import locks
-from pipeline.store.bucket.address import files_in
+from pipeline.store.bucket.files import files_in
 from pipeline.store.damage import Damage, DamageError, Look, described, inspect, remedy
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.file_hashes import FileHashes

@@ -16,7 +16,7 @@ from pipeline.recipe.sections import LaunchParams
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.training.launcher import Launcher
 from pipeline.store import keys
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.files import MANIFEST
 from pipeline.store.store import Store
 from tests.integration.project import Project, make_project, python_topics

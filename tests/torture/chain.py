@@ -12,7 +12,7 @@ from pipeline.recipe.loading import load_recipe
 from pipeline.steps.recipe_versions import RecipeVersions
 from pipeline.steps.stages import is_asset, of_data
 from pipeline.steps.tokens.tokenizer import FrozenTokenizer
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from io import RawIOBase
+from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -16,8 +16,8 @@ from zlib import crc32
 from pipeline.store import locks
 from pipeline.store.atomic import writable
 from pipeline.store.bucket.cache import Cache
+from pipeline.store.bucket.errors import BucketError
 from pipeline.store.bucket.objects import Bucket, StoredObject
-from pipeline.store.bucket.ranged import Ranged
 from pipeline.store.errors import PipelineError, first_line
 from pipeline.store.files import MANIFEST, Files
 from trainer.system.durable import atomic_file, write_atomically
@@ -180,6 +180,32 @@ class Mirror(Files):
         if version is None:
             return "run again"
         return f"{self.removal(version)} and materialize {self.key(version.parent)}"
+
+
+class Ranged(RawIOBase):
+    """An open object as a file for Arrow: only what is read is fetched. Raises BucketError when it was
+    replaced meanwhile.
+    """
+
+    def __init__(self, bucket: Bucket, there: StoredObject):
+        self._bucket, self._there, self._at = bucket, there, 0
+
+    def readable(self) -> bool:
+        return True
+
+    seekable = readable
+
+    def seek(self, offset: int, whence: int = SEEK_SET) -> int:
+        self._at = offset + {SEEK_SET: 0, SEEK_CUR: self._at, SEEK_END: self._there.bytes}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._there.bytes if size < 0 else min(self._at + size, self._there.bytes)
+        found = self._bucket.get(self._there.key, self._at, end) if self._at < end else (b"", self._there)
+        if found is None or found[1].etag != self._there.etag:
+            raise BucketError(f"{self._bucket.url}/{self._there.key} was lost or replaced: run again")
+        self._at = end
+        return found[0]
 
 
 def together(function: Callable[..., object], *arguments: Iterable[Any]) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
@@ -57,6 +58,9 @@ CONDITIONS = {  # by what the interface of S3 calls them; no object has this ETa
 PAUSE = timedelta(seconds=0.5)  # before the second attempt, twice as long before each further one
 MARKER, MARKED = ".groundwork-store", b"A store of Groundwork.\n"
 SHA256 = "sha256"
+PERMIT_ABORTING = (
+    "let these credentials list and abort them (s3:ListBucketMultipartUploads, s3:AbortMultipartUpload)"
+)
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,33 @@ class Bucket:
             if old not in (None, new):
                 return self._done("get", lambda: self._get(MARKER, head=True, version=old))
         return False
+
+    def abort_uploads(self, before: float) -> None:
+        """Aborts uploads in slices that killed processes left, and that began before this time, in seconds
+        since 1970. S3 alone keeps them for ever, unseen and paid for; Azure removes them after a week, and no
+        library lists those of Google Cloud Storage by its own interface. Raises BucketError.
+        """
+        if self.service.scheme != "s3":
+            return
+        import botocore.session
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client: Any = botocore.session.get_session().create_client("s3")
+        pages = client.get_paginator("list_multipart_uploads")
+        try:
+            listed = pages.paginate(Bucket=self.name, Prefix=f"{self.prefix}/".lstrip("/"))
+            for found in (one for page in listed for one in page.get("Uploads", ())):
+                if found["Initiated"].timestamp() < before:
+                    upload = {"Key": found["Key"], "UploadId": found["UploadId"]}
+                    with suppress(client.exceptions.NoSuchUpload):  # it has ended meanwhile
+                        client.abort_multipart_upload(Bucket=self.name, **upload)
+        except (BotoCoreError, ClientError) as error:
+            answer = getattr(error, "response", {}).get("ResponseMetadata", {})
+            refused = answer.get("HTTPStatusCode") in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+            raise BucketError(
+                f"{self.url}: unfinished uploads stay ({first_line(error)}), all else was done: "
+                + (PERMIT_ABORTING if refused else "the next `gc --delete` tries again")
+            ) from error
 
     @property
     def service(self) -> Service:

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.store.bucket.claim import Claim
-from pipeline.store.bucket.objects import Bucket
+from pipeline.store.bucket.mirror import Mirror
 from pipeline.store.errors import PipelineError, first_line
-from pipeline.store.files import MANIFEST, Files
+from pipeline.store.files import MANIFEST
 from trainer.system.run_history import DROPPED, RunHistory
 
 log = logging.getLogger(__name__)
@@ -43,9 +43,8 @@ class RunUpload:
     while it holds the claim.
     """
 
-    def __init__(self, files: Files, bucket: Bucket, run: Path, claim: Claim):
+    def __init__(self, files: Mirror, run: Path, claim: Claim):
         self._files = files
-        self._bucket = bucket
         self._run = run
         self._claim = claim
         self._put: dict[Path, tuple[int, int]] = {}  # small files by modification time and size
@@ -119,23 +118,22 @@ class RunUpload:
 
     def _checkpoint(self, checkpoint: Path) -> bool:
         """Whether it is in the bucket now."""
-        folder = checkpoint.relative_to(self._files.root).as_posix()
-        manifest = f"{folder}/{MANIFEST}"
+        bucket, manifest = self._files.bucket, self._files.key(checkpoint / MANIFEST)
         try:
             with _held(checkpoint) as (content, files):
-                there = self._bucket.get(manifest)
+                there = bucket.get(manifest)
                 if there is None or there[0] != content:
-                    self._bucket.delete([manifest])  # of a damaged checkpoint that was made again
+                    bucket.delete([manifest])  # of a damaged checkpoint that was made again
 
                     def put(name: str) -> None:
                         path, sha256 = files[name]
                         if not self._files.holds(checkpoint / name, sha256):
-                            self._bucket.upload(f"{folder}/{name}", path, sha256)
+                            bucket.upload(self._files.key(checkpoint / name), path, sha256)
 
                     with ThreadPoolExecutor(FILES_AT_ONCE) as threads:
                         list(threads.map(put, files))
                     self._claim.confirm()
-                    self._bucket.put(manifest, content)
+                    bucket.put(manifest, content)
         except FileNotFoundError:  # it was retired, or lost its optimizer's state, at this moment
             if not checkpoint.exists():
                 self._files.remove(checkpoint)
@@ -147,10 +145,10 @@ class RunUpload:
         """Removes from the bucket the files that a checkpoint with this manifest has lost: its optimizer's
         state. The manifest is put first, so that the bucket has all that it lists.
         """
-        folder = checkpoint.relative_to(self._files.root).as_posix()
+        bucket, key = self._files.bucket, self._files.key
         if self._saved.get(checkpoint, manifest) != manifest:
-            self._bucket.put(f"{folder}/{MANIFEST}", manifest)
-        self._bucket.delete([f"{folder}/{name}" for name in json.loads(manifest).get(DROPPED, ())])
+            bucket.put(key(checkpoint / MANIFEST), manifest)
+        bucket.delete([key(checkpoint / name) for name in json.loads(manifest).get(DROPPED, ())])
         self._saved[checkpoint] = manifest
 
 

@@ -16,8 +16,7 @@ from pipeline.cli import main
 from pipeline.steps.dedup.passage_index import Matcher
 from pipeline.steps.tokens.token_index import TokenSearch
 from pipeline.store import keys
-from pipeline.store.bucket.address import cache_of
-from pipeline.store.bucket.files import BucketFiles
+from pipeline.store.bucket.files import BucketFiles, cache_of
 from pipeline.store.cleanup.holding_forgotten import delete, holding
 from pipeline.store.engines.local import LocalEngine
 from pipeline.store.forgotten import forget, of_all, requests

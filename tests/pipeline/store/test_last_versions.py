@@ -9,7 +9,7 @@ import yaml
 
 from pipeline.cli import main
 from pipeline.store import keys, last_versions
-from pipeline.store.bucket.address import files_in
+from pipeline.store.bucket.files import files_in
 from pipeline.store.errors import PipelineError
 from pipeline.store.last_versions import DESCRIPTION, LastVersions, RecipeName
 

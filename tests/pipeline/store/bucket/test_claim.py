@@ -34,7 +34,7 @@ TRAINER = """
 import sys, time
 from pathlib import Path
 from pipeline.store.bucket import claim, run_upload
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.store import Store
 claim.CLAIM_SECONDS, claim.RENEWED_EVERY_SECONDS, run_upload.LOOK_EVERY_SECONDS = 5.0, 0.5, 0.1
 files = Store(cache_of(sys.argv[1], Path(sys.argv[2]))).files

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.claim import Claim, ClaimLostError
 from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.bucket.mirror import FetchError
 from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
-from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.bucket.objects import Bucket
 from pipeline.store.errors import PipelineError
 from pipeline.store.store import Store

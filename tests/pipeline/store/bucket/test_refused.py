@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.store import Store
 from tests.pipeline.store.bucket.test_s3 import address, publish, store, work
 from tests.servers import Handler, Server, serving

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline.cli import main
-from pipeline.store.bucket.address import cache_of
 from pipeline.store.bucket.cache import Cache
 from pipeline.store.bucket.errors import BucketError
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.bucket.mirror import FetchError, Mirror
 from pipeline.store.bucket.objects import SLICE_BYTES, Bucket
 from pipeline.store.cleanup import gc
@@ -226,7 +226,7 @@ def test_processes_that_want_one_file_fetch_it_once(server: S3, tmp_path: Path) 
     publish(store(tmp_path), work(), a=text)
     with proxied(server, latency=0.1) as (near, proxy):
         read = (
-            "import sys; from pathlib import Path; from pipeline.store.bucket.address import cache_of; "
+            "import sys; from pathlib import Path; from pipeline.store.bucket.files import cache_of; "
             "from pipeline.store.store import Store; "
             "version = Store(cache_of(sys.argv[1], Path(sys.argv[2]))).current('numbers'); "
             "assert len(version.files('table')[0].read_text()) == 3_000_000"
@@ -340,7 +340,7 @@ import sys
 from pathlib import Path
 from tests.pipeline.store.bucket.test_s3 import LARGE, publish, work
 from pipeline.store.bucket import objects as bucket
-from pipeline.store.bucket.address import cache_of
+from pipeline.store.bucket.files import cache_of
 from pipeline.store.store import Store
 bucket.SLICE_BYTES = 5_300_000
 store = Store(cache_of(sys.argv[1], Path(sys.argv[2])))
