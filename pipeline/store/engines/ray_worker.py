@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,8 @@ def run(shared: bytes, task: bytes, number: int, begun: Any, seconds: float) -> 
     place, started = Place.here(), time.monotonic()
     # The run can say where a task died only if its place is known before the task can die.
     answer(begun.note.remote(number, place))
-    collector = _LogCollector()
+    collector = BufferingHandler(sys.maxsize)  # keeps warnings and errors, for the log of the run
+    collector.setLevel(logging.WARNING)
     logging.getLogger().addHandler(collector)
     faulthandler.dump_traceback_later(seconds, file=STDERR)
     value, failed = None, None
@@ -145,7 +147,8 @@ def run(shared: bytes, task: bytes, number: int, begun: Any, seconds: float) -> 
     finally:
         faulthandler.cancel_dump_traceback_later()
         logging.getLogger().removeHandler(collector)
-    return Outcome(place.node, time.monotonic() - started, value, failed, collector.records)
+    logged = [(record.name, record.levelno, record.getMessage()) for record in collector.buffer]
+    return Outcome(place.node, time.monotonic() - started, value, failed, logged)
 
 
 @ray.remote(num_cpus=0, max_retries=0)
@@ -172,17 +175,6 @@ def _function(shared: bytes) -> Callable[[Any], Any]:
     # Encoders otherwise start a thread for each core of the node.
     os.environ["RAYON_NUM_THREADS"] = "1"
     return pickle.loads(work.function)
-
-
-class _LogCollector(logging.Handler):
-    """Keeps the warnings and errors that are logged, for the log of the run."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[tuple[str, int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append((record.name, record.levelno, record.getMessage()))
 
 
 @cache
