@@ -260,7 +260,7 @@ def test_only_the_ray_engine_and_the_nodes_of_a_training_know_the_cluster() -> N
         for module, path in modules("pipeline").items()
         if any(is_below(imported, "ray") for imported in imports(path))
     }
-    engine = {f"pipeline.store.engines.{name}" for name in ("ray", "ray_cluster", "ray_map", "ray_worker")}
+    engine = {f"pipeline.store.engines.{name}" for name in ("ray", "ray_cluster", "ray_worker")}
     assert for_a_cluster == {*engine, "pipeline.steps.training.ray_nodes"}
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated, Generic, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 PROCESSES_PAY_ABOVE = 32_000_000
 REPORT_EVERY_SECONDS = 5.0
 TASK_MEMORY = 1_000_000_000
-LEAST_TASK_SECONDS = 600.0
 
 
 class WorkerLostError(PipelineError):
@@ -99,37 +98,13 @@ class EngineParams(Params):
         check_ray(self, self.kind, "address", *of_tasks)
         return self
 
-    def limit_seconds(self, input_bytes: float) -> float:
-        """How long a task that reads so many bytes may take."""
-        return LEAST_TASK_SECONDS + self.task_seconds_per_mb * input_bytes / 1e6
-
-
-class Engine(Protocol):
-    """What a step needs: results in the order of the tasks, and the first error unchanged. `apart`: tasks may
-    run on other machines. `own` names the user's code that `function` calls, which may end its process.
-    """
-
-    apart: bool
-
-    def map(
-        self,
-        function: Callable[[Task], Result],
-        tasks: Sequence[Task],
-        *,
-        input_bytes: int,
-        what: str,
-        own: Sequence[str] = (),
-    ) -> Iterator[Result]: ...
-
-    def close(self) -> None: ...
-
 
 class LocalEngine:
     """This process and worker processes beside it, `workers` in all. The others start when the work is large
     enough, stay until `close`, and end with this process, even when it is killed.
     """
 
-    apart = False
+    apart = False  # whether tasks may run on other machines
 
     def __init__(self, workers: int | None = None, processes_pay_above: int = PROCESSES_PAY_ABOVE):
         self.workers = workers or len(os.sched_getaffinity(0))
@@ -146,11 +121,12 @@ class LocalEngine:
         what: str,
         own: Sequence[str] = (),
     ) -> Iterator[Result]:
-        """Yields `function(task)` for each task. `function` must be importable, not a closure. `input_bytes`
-        decides whether processes are worth starting; `what` names the work in the log. The user's `own` code
-        never runs in this process: what ends a worker is told.
+        """Yields `function(task)` for each task, in order. `function` must be importable, not a closure.
+        `input_bytes` decides whether processes are worth starting; `what` names the work in the log. `own`
+        names the user's code that `function` calls, which may end its process and never runs in this one.
 
-        Raises WorkerLostError when a worker process ends, as when the kernel kills it for its memory.
+        Raises the first error of a task unchanged, and WorkerLostError when a worker process ends, as when
+        the kernel kills it for its memory.
         """
         # Processes that run already pay for any work.
         small = self._pool is None and input_bytes < self.processes_pay_above
@@ -207,6 +183,9 @@ class LocalEngine:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
+
+
+Engine = LocalEngine  # what a step is given: this one, or a RayEngine, which derives from it
 
 
 def _how_a_worker_ended(statuses: Sequence[int], own: Sequence[str]) -> str:

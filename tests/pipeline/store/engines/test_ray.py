@@ -20,8 +20,7 @@ from pipeline.store.errors import PipelineError
 
 ray = pytest.importorskip("ray")
 
-from pipeline.store.engines import ray_map  # noqa: E402
-from pipeline.store.engines.ray import RayEngine  # noqa: E402
+from pipeline.store.engines.ray import CAUSES, RayEngine  # noqa: E402
 from pipeline.store.engines.ray_worker import ClusterError  # noqa: E402
 from tests.integration.project import until  # noqa: E402
 from tests.ray_cluster import RayCluster, engine_on  # noqa: E402
@@ -144,7 +143,7 @@ def interrupted_when(reached: Callable[[], bool]) -> Iterator[None]:
 def test_a_run_that_waits_for_nodes_says_so(
     cluster: RayCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.store.engines.ray_map.WARN_EVERY_SECONDS", 1)
+    monkeypatch.setattr("pipeline.store.engines.ray.WARN_EVERY_SECONDS", 1)
     engine = engine_on(cluster.address, task_memory=10**13)
     with interrupted_when(lambda: "waiting, because" in caplog.text):
         list(engine.map(squared_late, range(4), input_bytes=1, what="signals"))
@@ -157,7 +156,7 @@ def test_a_run_that_waits_for_nodes_says_so(
 
 def test_a_cluster_with_other_versions_is_refused(engine: RayEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {**libraries(), "numpy": ("0.1", "")}
-    monkeypatch.setattr("pipeline.store.engines.ray_map.libraries", lambda: versions)
+    monkeypatch.setattr("pipeline.store.engines.ray.libraries", lambda: versions)
     with pytest.raises(ClusterError, match=r"node worker-\d has another numpy than the .*instead of 0\.1"):
         list(engine.map(squared_late, range(4), input_bytes=1, what="test"))
 
@@ -192,9 +191,9 @@ def test_the_tasks_of_a_lost_node_run_again_and_the_node_is_named(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    once = {cause: (reason, 1, advice) for cause, (reason, _, advice) in ray_map.CAUSES.items()}
+    once = {cause: (reason, 1, advice) for cause, (reason, _, advice) in CAUSES.items()}
     # A worker may not be lost at all, a node may.
-    monkeypatch.setattr("pipeline.store.engines.ray_map.CAUSES", once)
+    monkeypatch.setattr("pipeline.store.engines.ray.CAUSES", once)
     results = engine.map(slow, [tmp_path] * 4, input_bytes=1, what="scrubbed")
     lost: list[str] = []
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.store.engines import local
 from pipeline.store.engines.local import EngineParams, WorkerLostError
 from tests.integration.project import ROOT, until
 
@@ -72,7 +71,7 @@ def greedy(number: int) -> int:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("pipeline.store.engines.ray_map.LOOK_EVERY_SECONDS", 0.5)
+    monkeypatch.setattr("pipeline.store.engines.ray.LOOK_EVERY_SECONDS", 0.5)
     caplog.set_level(logging.INFO)
 
 
@@ -96,8 +95,8 @@ def stops(tmp_path: Path) -> Iterator[Path]:
 def test_a_second_copy_of_a_stopped_task_is_first_and_it_is_said_which_was_stuck(
     engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pipeline.store.engines.ray_map.SLOW_SECONDS", 5)
-    monkeypatch.setattr("pipeline.store.engines.ray_map.SLOWER", 1.5)
+    monkeypatch.setattr("pipeline.store.engines.ray.SLOW_SECONDS", 5)
+    monkeypatch.setattr("pipeline.store.engines.ray.SLOWER", 1.5)
     begun = time.monotonic()
     marks = [stops / str(number) for number in range(4)]
     assert list(engine.map(marked, marks, input_bytes=1, what="signals")) == ["0", "1", "2", "3"]
@@ -112,8 +111,8 @@ def test_a_second_copy_of_a_stopped_task_is_first_and_it_is_said_which_was_stuck
 def test_a_stopped_task_that_cannot_be_compared_ends_with_its_time(
     engine: RayEngine, stops: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 8)
-    monkeypatch.setattr("pipeline.store.engines.ray_map.WARN_EVERY_SECONDS", 2)
+    monkeypatch.setattr("pipeline.store.engines.ray.LEAST_TASK_SECONDS", 8)
+    monkeypatch.setattr("pipeline.store.engines.ray.WARN_EVERY_SECONDS", 2)
     assert list(engine.map(marked, [stops / "2", stops / "3"], input_bytes=1, what="signals")) == ["2", "3"]
     assert re.search(
         r"part 2 was lost on node worker-\d after \d+ s and runs again: it ran out of time", caplog.text
@@ -124,7 +123,8 @@ def test_a_stopped_task_that_cannot_be_compared_ends_with_its_time(
 def test_a_task_that_always_hangs_fails_the_run_and_says_where_it_hung(
     engine: RayEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(local, "LEAST_TASK_SECONDS", 10)  # a worker on a busy machine loads for longer than 5
+    # a worker on a busy machine loads for longer than 5
+    monkeypatch.setattr("pipeline.store.engines.ray.LEAST_TASK_SECONDS", 10)
     with pytest.raises(WorkerLostError, match=r"part 1 was lost 3 times.*raise engine\.task_seconds_per_mb"):
         list(engine.map(endless, range(4), input_bytes=1, what="signals"))
     assert "part 1 waits" in caplog.text
