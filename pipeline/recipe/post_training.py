@@ -35,36 +35,24 @@ EVALUATIONS = 4  # in a run, and as many checkpoints
 class Tuning(Params):
     """What a tuning learns from, and how. `dpo` learns which of two answers is better."""
 
-    corpora: tuple[Corpus, ...] = Field(
-        min_length=1,
-        description="The corpora to learn from, as in a recipe, with `format: chat` for `sft` and `format: "
-        "preferences` for `dpo`: docs/chat.md.",
-    )
-    epochs: float = Field(
-        1.0,
-        gt=0,
-        description="Passes over the corpora. They decide `training.max_tokens`, rounded up to whole steps, "
-        "at least two.",
-    )
-    validation_fraction: float | None = Field(
-        None,
-        gt=0,
-        lt=0.5,
-        description="Share (0 to 1) of these corpora's documents that is held out. A few conversations need "
-        "a larger share than much text. When not set, `shards.validation_fraction`.",
-    )
-    answer_tokens: int = Field(
-        ANSWER_TOKENS,
-        ge=1,
-        le=LARGEST_AMOUNT,
-        description="Tokens after which the evaluation cuts off an answer to a held-out conversation. Raise "
-        "it if answers are longer: an answer that is cut off counts as one that does not end.",
-    )
-    training: dict[str, Any] = Field(
-        {},
-        description="Settings of `training` that differ: `optimizer`, `schedule`, `global_batch_tokens`, "
-        "`learn`, `lora`. The model, its `seq_len` and how a machine computes it are those of the recipe.",
-    )
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
+    """The corpora to learn from, as in a recipe, with `format: chat` for `sft` and `format: preferences` for
+    `dpo`: docs/chat.md.
+    """
+    epochs: float = Field(1.0, gt=0)
+    """Passes over the corpora. They decide `training.max_tokens`, rounded up to whole steps, at least two."""
+    validation_fraction: float | None = Field(None, gt=0, lt=0.5)
+    """Share (0 to 1) of these corpora's documents that is held out. A few conversations need a larger share
+    than much text. When not set, `shards.validation_fraction`.
+    """
+    answer_tokens: int = Field(ANSWER_TOKENS, ge=1, le=LARGEST_AMOUNT)
+    """Tokens after which the evaluation cuts off an answer to a held-out conversation. Raise it if answers
+    are longer: an answer that is cut off counts as one that does not end.
+    """
+    training: dict[str, Any] = Field({})
+    """Settings of `training` that differ: `optimizer`, `schedule`, `global_batch_tokens`, `learn`, `lora`.
+    The model, its `seq_len` and how a machine computes it are those of the recipe.
+    """
 
     @property
     def held_out(self) -> dict[str, float]:
@@ -82,24 +70,21 @@ class Tuning(Params):
 class SftParams(Tuning):
     """Instruction tuning: the model learns the answers of conversations."""
 
-    rehearsal: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share (0 to 1) of the training that is text of the pretraining, so that the model "
-        "keeps what it knows.",
-    )
+    rehearsal: float = Field(0.0, ge=0, lt=1)
+    """Share (0 to 1) of the training that is text of the pretraining, so that the model keeps what it
+    knows.
+    """
 
 
 class PostTraining(Params):
     """Stages after the pretraining, in their order."""
 
-    sft: SftParams | None = Field(None, description="Instruction tuning, of the pretrained model.")
-    dpo: Tuning | None = Field(
-        None,
-        description="Preference tuning (Rafailov et al. 2023), of the model of `sft` or, without it, of the "
-        "pretrained one.",
-    )
+    sft: SftParams | None = None
+    """Instruction tuning, of the pretrained model."""
+    dpo: Tuning | None = None
+    """Preference tuning (Rafailov et al. 2023), of the model of `sft` or, without it, of the pretrained
+    one.
+    """
 
     @property
     def sections(self) -> dict[str, Tuning]:
