@@ -11,8 +11,7 @@ from typing import Any
 
 from pipeline.recipe.evaluation import BENCHMARKS
 from pipeline.recipe.overrides import PRESETS
-from pipeline.recipe.reference import DERIVED, SECTION, Section, Setting, sections
-from pipeline.recipe.schema import SCHEMA, Schema, of_models
+from pipeline.recipe.reference import DERIVED, SCHEMA, SECTION, Schema, Section, Setting, of_models, sections
 from pipeline.sources.benchmarks.items import SETS
 from pipeline.sources.hub.catalog import ready_made
 from pipeline.stages.quality import PROFILES

@@ -8,7 +8,7 @@ import yaml
 
 from pipeline.cli.opening import UsageError
 from pipeline.recipe.recipe import named_like
-from pipeline.recipe.schema import SCHEMA
+from pipeline.recipe.reference import SCHEMA
 from trainer.system.wording import shell_word
 
 SKELETON = Path(__file__).with_name("skeleton.yaml")

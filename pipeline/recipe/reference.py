@@ -1,5 +1,5 @@
-"""Every setting of a recipe as the JSON Schema of its models describes it, for `recipe --explain`. The page
-docs/recipe.md is made of the same by `python -m tests.recipe_page`.
+"""The JSON Schema of a recipe, and every setting as it describes them, for `recipe --explain`. The schema for
+editors, SCHEMA, and the page docs/recipe.md are made of the same by `python -m tests.recipe_page`.
 """
 
 import re
@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+
 from pipeline.plugins.settings import CLASSIFIER, OWN_CODE
-from pipeline.recipe.recipe import RecipeError
-from pipeline.recipe.schema import Schema, of_models
+from pipeline.recipe.recipe import RECIPES, Recipe, RecipeError
 from trainer.system.errors import did_you_mean
 
+SCHEMA = RECIPES / "recipe.schema.json"
+Schema = dict[str, Any]
 WORDS = {
     "integer": ("whole number", "whole numbers"),
     "number": ("number", "numbers"),
@@ -38,6 +41,13 @@ LIMITS = {
 }
 NEAREST = 3
 DERIVED, SECTION = "derived", "its defaults"  # shown in place of a default
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles, which only repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,12 @@ class Section:
     about: str
     settings: tuple[Setting, ...]
     same_as: str | None
+
+
+@cache
+def of_models() -> Schema:
+    """The schema of the models."""
+    return Recipe.model_json_schema(schema_generator=_Untitled)
 
 
 @cache

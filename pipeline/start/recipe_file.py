@@ -14,7 +14,7 @@ import yaml
 
 from pipeline.recipe.post_training import ANSWER_TOKENS
 from pipeline.recipe.recipe import named_like
-from pipeline.recipe.schema import SCHEMA
+from pipeline.recipe.reference import SCHEMA
 from pipeline.stages.language import known
 from pipeline.start.choose import Chosen, Reading
 from pipeline.start.folder.look import FoundCorpus

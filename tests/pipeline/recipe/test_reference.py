@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.cli import main
 from pipeline.recipe.recipe import RECIPES, Recipe
-from pipeline.recipe.reference import DERIVED, SECTION, Setting, as_yaml, found_settings, sections
-from pipeline.recipe.schema import SCHEMA
+from pipeline.recipe.reference import DERIVED, SCHEMA, SECTION, Setting, as_yaml, found_settings, sections
 from tests.recipe_page import PAGE, page, schema_text
 
 WRITE = "run `python -m tests.recipe_page`"
