@@ -1,7 +1,6 @@
 """Directories that a user named: complete under their name or absent, and errors that name them."""
 
 import errno
-import fcntl
 import glob
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from pipeline.store.errors import PipelineError
 from trainer.system.durable import FULL, rename_directory, sync_directory
+from trainer.system.run_directory import try_lock
 
 UNWRITABLE = (*FULL, errno.EROFS)
 CLOSED = (errno.EACCES, errno.EPERM)
@@ -63,13 +63,8 @@ def _locked(directory: Path) -> Iterator[bool]:
     except OSError:
         yield False
         return
-    mine = True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        mine = False
-    try:
-        yield mine
+        yield try_lock(descriptor)
     finally:
         os.close(descriptor)
 

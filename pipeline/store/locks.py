@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import IO
 
+from trainer.system.run_directory import try_lock
+
 WAITS = ".waits.lock"  # in the directory of a run
 
 log = logging.getLogger(__name__)
@@ -16,9 +18,7 @@ log = logging.getLogger(__name__)
 def exclusive(path: Path, told: str) -> Iterator[None]:
     """Waits until nobody else holds the lock. `told` is what the log says then."""
     with _opened(path) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock.fileno()):
             log.info(told)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -36,12 +36,7 @@ def shared(path: Path) -> Iterator[None]:
 def alone(path: Path) -> Iterator[bool]:
     """Yields whether no other process holds the lock. If so, none can get it before this exits."""
     with _opened(path) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield try_lock(lock.fileno())
 
 
 @contextmanager

@@ -80,7 +80,7 @@ class RunDirectory:
             raise TrainerError(f"run_dir {self.path} is not writable: {error.strerror}") from error
         deadline, logged = time.monotonic() + patience_seconds, False
         with lock as file:
-            while not _try_lock(file.fileno()):
+            while not try_lock(file.fileno()):
                 if not logged:
                     waiting = f"waiting {patience_seconds:.0f} s for it to exit"
                     log.info(f"{self.path}: another trainer is using this run directory; {waiting}")
@@ -119,7 +119,8 @@ def with_present_places(config: Any, file: Path) -> Any:
     return config | {key: placed(config.get(key)) for key in ("data", "training")}
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Locks an open file or directory, without waiting. Whether nobody else holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
