@@ -60,9 +60,7 @@ class Anchored(Params):
 
     def anchored(self, directory: Path) -> Self:
         """A copy that resolves relative paths against `directory` instead of the working directory."""
-        copy = self.model_copy()
-        copy._directory = directory
-        return copy
+        return anchored(self, directory)
 
     def located(self, path: str) -> Path:
         """A path in these settings as a path on this machine."""
@@ -73,9 +71,10 @@ def anchored(settings: Any, directory: Path) -> Any:
     """The settings with each `Anchored` among them anchored at `directory`."""
     if isinstance(settings, tuple):
         return tuple(anchored(one, directory) for one in settings)
-    if isinstance(settings, Anchored):
-        return settings.anchored(directory)
     if not isinstance(settings, Params):
         return settings
     inside = {name: anchored(getattr(settings, name), directory) for name in type(settings).model_fields}
-    return settings.model_copy(update=inside)
+    copy = settings.model_copy(update=inside)
+    if isinstance(copy, Anchored):
+        copy._directory = directory
+    return copy

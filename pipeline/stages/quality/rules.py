@@ -1,7 +1,7 @@
 """From signals to verdicts: thresholds, and the first one that a document misses."""
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pipeline.plugins.settings import FilterChoice, check_names
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality.by_language import limits
 from pipeline.stages.quality.repetition import DUPLICATE_SIZES, TOP_SIZES
-from pipeline.store.params import LARGEST_AMOUNT, Anchored, anchored, required
+from pipeline.store.params import LARGEST_AMOUNT, Anchored, required
 
 VERDICTS_SCHEMA = required(id=pa.string(), keep=pa.bool_()).append(pa.field("rule", pa.string()))
 
@@ -151,9 +151,6 @@ class QualityParams(Anchored):
     def detects(self) -> bool:
         """Whether the language of each document is needed."""
         return self.by_language or self.languages is not None
-
-    def anchored(self, directory: Path) -> Self:
-        return super().anchored(directory).model_copy(update={"filters": anchored(self.filters, directory)})
 
     @property
     def language_file(self) -> Path | None:
