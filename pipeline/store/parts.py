@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,12 +30,6 @@ class PartTask:
     fingerprint: str
     inputs: tuple[StoredFile, ...]
     bytes: int
-
-
-class PartFunction(Protocol):
-    """Writes the files of one part below `directory` and returns the part."""
-
-    def __call__(self, task: PartTask, directory: Path) -> Part: ...
 
 
 @dataclass(frozen=True)
@@ -72,13 +66,14 @@ def derive(
     engine: Engine,
     work: Work,
     tasks: Sequence[PartTask],
-    function: PartFunction,
+    function: Callable[[PartTask, Path], Part],
     *,
     watch: Callable[[Sequence[Part], Draft], None] | None = None,
     slower: int = 1,
     own: Sequence[str] = (),
 ) -> Version:
-    """Makes the version of `work` with `function`, or finds it.
+    """Makes the version of `work`, or finds it. `function(task, directory)` writes the files of one part
+    below the directory and returns the part.
 
     `watch` gets the parts finished so far after each part; an exception from it ends the work before anything
     is published. `slower`: how many times the engine's usual seconds per byte `function` takes. `own`: the
