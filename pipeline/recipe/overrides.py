@@ -68,14 +68,15 @@ def _by_name(corpora: list[Any], overrides: Mapping[str, Any]) -> list[Any]:
     if unknown := [name for name in overrides if name not in names]:
         raise ValueError(f"corpora.{unknown[0]}: no such corpus; choose from {', '.join(map(str, names))}")
     return [
-        merged(_long_form(corpus), overrides[name]) if name in overrides else corpus
+        merged(long_form(corpus), overrides[name]) if name in overrides else corpus
         for name, corpus in zip(names, corpora, strict=True)
     ]
 
 
-def _long_form(corpus: Any) -> Settings:
+def long_form(corpus: Any) -> Any:
+    """The section that `tinystories:1000` stands for; anything else as it is. Raises SourceError."""
     if not isinstance(corpus, str):
-        return dict(corpus)
+        return corpus
     name, source = short_form(corpus)
     return {"name": name, "source": source.model_dump(mode="json")}
 

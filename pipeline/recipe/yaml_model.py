@@ -15,7 +15,7 @@ from pipeline.recipe.evaluation import (
     repeated_name,
     with_benchmarks_as_sets,
 )
-from pipeline.recipe.overrides import with_own_rules
+from pipeline.recipe.overrides import long_form, with_own_rules
 from pipeline.recipe.post_training import PostTraining
 from pipeline.recipe.sections import (
     CheckLimits,
@@ -30,7 +30,6 @@ from pipeline.recipe.sections import (
     Rules,
     ShardParams,
 )
-from pipeline.sources.hub.catalog import short_form
 from pipeline.sources.source import SourceError
 from pipeline.stages.bpe import TokenizerChoice, TokenizerParams
 from pipeline.stages.dedup import DedupParams
@@ -159,12 +158,7 @@ class RecipeSettings(Params):
         if not isinstance(value, list | tuple):
             return value
         try:
-            return [
-                dict(zip(("name", "source"), short_form(corpus), strict=True))
-                if isinstance(corpus, str)
-                else corpus
-                for corpus in value
-            ]
+            return [long_form(corpus) for corpus in value]
         except SourceError as error:
             raise ValueError(str(error)) from None
 
