@@ -264,8 +264,7 @@ class RecipeSettings(Params):
     @property
     def all_variants(self) -> dict[str, dict[str, Any]]:
         """The settings of each variant by name, also of those that grids and seeds stand for."""
-        sections = self.post_training.model_dump()
-        first = {variant_seeds.TRAINING: self.training.seed, **variant_seeds.of_sections(sections)}
+        first = variant_seeds.seeds_in(self.model_dump(include={"training": {"seed"}, "post_training": True}))
         return variant_seeds.all_variants(self.variants, self.seeds, first)
 
     @property

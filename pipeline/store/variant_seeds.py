@@ -8,10 +8,9 @@ from pipeline.store.variant_names import BASE, MARK
 
 SEEDS = "seeds"
 MOST_SEEDS = 1_000  # of one variant, each of which is a recipe that is checked
-TRAINING = ("training",)
-
 # Where a recipe says how a model is trained: TRAINING, and that of a section of `post_training`
 Place = tuple[str, ...]
+TRAINING: Place = ("training",)
 
 
 def all_variants(
@@ -30,9 +29,7 @@ def all_variants(
         runs = given.get(SEEDS, seeds)
         if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MOST_SEEDS:
             raise ValueError(f"{name}.{SEEDS}: must be a number from 1 to {MOST_SEEDS:,}, not {runs!r}")
-        own = (
-            usual | of_sections(settings.get("post_training")) | _given({TRAINING: settings.get("training")})
-        )
+        own = usual | seeds_in(settings)
         if not all(isinstance(seed, int) for seed in own.values()):  # refused where the variant is read
             continue
         for number in range(2, runs + 1):
@@ -43,26 +40,20 @@ def all_variants(
     return found
 
 
-def of_sections(post_training: Any) -> dict[Place, Any]:
-    """The seeds that sections of `post_training` set."""
-    sections = post_training if isinstance(post_training, Mapping) else {}
-    return _given(
-        {
-            ("post_training", name, "training"): section.get("training")
-            for name, section in sections.items()
-            if isinstance(section, Mapping)
-        }
-    )
-
-
-def _given(trainings: Mapping[Place, Any]) -> dict[Place, Any]:
-    """The seeds of those trainings that set one; None in place of settings that are no mapping."""
-    known = {place: training or {} for place, training in trainings.items()}
-    return {
-        place: training["seed"] if isinstance(training, Mapping) else None
-        for place, training in known.items()
-        if not isinstance(training, Mapping) or "seed" in training
-    }
+def seeds_in(settings: Mapping[str, Any]) -> dict[Place, Any]:
+    """The seeds that settings set, by place; None where a `training` is no mapping."""
+    sections = settings.get("post_training")
+    trainings = {TRAINING: settings.get("training")}
+    for name, section in sections.items() if isinstance(sections, Mapping) else ():
+        if isinstance(section, Mapping):
+            trainings["post_training", name, "training"] = section.get("training")
+    found: dict[Place, Any] = {}
+    for place, training in trainings.items():
+        if not isinstance(training or {}, Mapping):
+            found[place] = None
+        elif training and "seed" in training:
+            found[place] = training["seed"]
+    return found
 
 
 def _with(settings: Mapping[str, Any], place: Place, value: Any) -> dict[str, Any]:
