@@ -153,11 +153,8 @@ def seen(stat: os.stat_result) -> FileState:
 
 def _hashed(path: Path) -> Row:
     """The row of a file. Missing files have none of their own."""
-    try:
+    row: Row = _name(path), 0, 0, 0, 0
+    with suppress(OSError):
         row = _row(path)
-    except OSError:
-        return _name(path), 0, 0, 0, 0, UNREADABLE
-    try:
         return *row, file_sha256(path)
-    except OSError:
-        return *row, UNREADABLE
+    return *row, UNREADABLE

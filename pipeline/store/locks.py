@@ -3,13 +3,13 @@
 import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from trainer.system.run_directory import try_lock
 
-WAITS = ".waits.lock"  # in the directory of a run
+WAITS = ".waits.lock"  # in the directory of a run: shared while a trainer works in it, or has just ended
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +45,6 @@ def idle_run(run: Path) -> Iterator[bool]:
     names = (".lock", WAITS) if run.exists() else ()
     with ExitStack() as stack:
         yield all(stack.enter_context(alone(run / name)) for name in names)
-
-
-def waiting(run: Path) -> AbstractContextManager[None]:
-    """While this lasts, a trainer works in the directory of a run, or has just ended."""
-    return shared(run / WAITS)
 
 
 def _opened(path: Path) -> IO[str]:

@@ -264,7 +264,7 @@ def at_hand(store: Store, recipe: Recipe, run: PlannedRun) -> Iterator[Callable[
     """
     reads = [file for version in _read(store, recipe) for file in version.opened()]
     directory = run.config.run_dir
-    with store.files.uploading(directory, reads) as check_claim, locks.waiting(directory):
+    with store.files.uploading(directory, reads) as check_claim, locks.shared(directory / locks.WAITS):
         if store.files.shared and run.config.training.shared_states != "none":
             _fetch_shared_state(store, run)
         yield check_claim

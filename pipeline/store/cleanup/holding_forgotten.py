@@ -109,16 +109,11 @@ def delete(store: Versions, holding: Holding) -> None:
     documents.
     """
     with store.idle():
-        made = {
-            version.path: (version.manifest["finished"], (version.path / MANIFEST).stat().st_mtime_ns)
-            for version in holding.versions
-        }
+        newest_first = sorted(holding.versions, key=_made_at, reverse=True)
         for run in holding.runs:
             if not retire(store, Garbage(run.directory.name, run.paths, run=run.directory)):
                 raise PipelineError(f"{run.directory} is being trained: stop it, and repeat this")
-        for path in sorted(made, key=lambda path: made[path], reverse=True):
-            discard(store, path)
-        for path in holding.unfinished:
+        for path in [*(version.path for version in newest_first), *holding.unfinished]:
             discard(store, path)
         for path in [path for name in UNFINISHED for path in store.root.rglob(name) if path.is_dir()]:
             if not path.match(f"{keys.RUNS}/*/*/*"):  # a run that stays may be saving it
@@ -131,6 +126,10 @@ def delete(store: Versions, holding: Holding) -> None:
             if path.parent.name == keys.TOKENIZER:
                 store.files.remove(reports_on(path))
                 shutil.rmtree(reports_on(path), ignore_errors=True)
+
+
+def _made_at(version: Version) -> tuple[str, int]:
+    return version.manifest["finished"], (version.path / MANIFEST).stat().st_mtime_ns
 
 
 def _drop_copies(store: Versions) -> None:
