@@ -1,6 +1,6 @@
 """Puts together the assets, jobs, sensors and resources of a recipe."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -39,24 +39,21 @@ from pipeline.store.store import default_store
 from pipeline.store.variant_names import BASE
 from trainer.system.open_files import allow_enough
 
-# What the job of a section of `post_training` does; it makes those before it, too.
-TUNING = {
-    SFT: "Teaches the pretrained model to answer.",
-    DPO: "Teaches the pretrained model to answer, then which of two answers is better.",
+CORPUS, PRETRAIN, SEARCH = "corpus", "pretrain", "search_mixture"
+# What each job does, and the jobs whose assets it makes before its own.
+MAKING: dict[str, tuple[str, tuple[str, ...]]] = {
+    PRETRAIN: ("Updates everything that is out of date, then trains.", (CORPUS, RETOKENIZE)),
+    CORPUS: ("Updates every corpus up to deduplication.", ()),
+    RETOKENIZE: ("Updates the corpora and their token shards, and keeps the tokenizer.", (CORPUS,)),
+    JOBS[SFT]: ("Teaches the pretrained model to answer.", ()),
+    JOBS[DPO]: (
+        "Teaches the pretrained model to answer, then which of two answers is better.",
+        (JOBS[SFT],),
+    ),
+    SEARCH: ("Looks for a better mixture with small runs on the token shards.", ()),
 }
 # What `define_asset_job` returns is of a class that Dagster does not export.
 Job = Any
-
-
-@dataclass(frozen=True)
-class _Assets:
-    """The assets of a recipe that runs make, by the job that makes them first."""
-
-    to_dedup: list[Asset]
-    to_shards: list[Asset]
-    model: list[Asset]
-    searching: list[Asset]
-    tuning: dict[str, list[Asset]]  # by the section of `post_training`
 
 
 def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None) -> dg.Definitions:
@@ -65,26 +62,23 @@ def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None)
     retry_no_refused_run()
     recipes = load_all(used.path)
     recipe = recipes[BASE]
-    partitions = {
-        section: VariantPartitions(recipes, used, section) for section in ("", *recipe.post_training.sections)
-    }
-    made = _assets(recipe, used, partitions)
+    made: dict[str, list[Asset]] = {}  # by the job that makes them first
+    progress = []
+    for section in ("", *recipe.post_training.sections):
+        partitions = VariantPartitions(recipes, used, section)
+        own = recipe.tuned(section) if section else recipe
+        made |= {job: partitions.partitioned(assets) for job, assets in _assets(own, used).items()}
+        progress.append(partitions.beside_the_model(progress_spec(own, used)))
+    if searching := mixture_search_assets(recipe, used):
+        made[SEARCH] = [*searching]
     # In the description of each job: which experiment these pages are about.
     place = default_store(recipe.store).files.place
     shown = f"Recipe `{recipe.name}` ({used.path.absolute()}), store {place}."
     checking = verify_job(shown, used)
-    to_shards = [asset.key for asset in made.to_shards]
+    to_shards = [asset.key for job in (CORPUS, RETOKENIZE) for asset in made[job]]
     assets = [
-        *made.to_shards,
-        *made.model,
-        *made.searching,
-        *(asset for assets in made.tuning.values() for asset in assets),
-        *(
-            partitions[section].beside_the_model(
-                progress_spec(recipe.tuned(section) if section else recipe, used)
-            )
-            for section in partitions
-        ),
+        *(asset for of_job in made.values() for asset in of_job),
+        *progress,
         checkpoint_spec(recipe, used),
         leaderboard_spec(used),
         checkpoint_evaluation_spec(used),
@@ -103,64 +97,38 @@ def definitions(used: UsedRecipe, executor: dg.ExecutorDefinition | None = None)
     )
 
 
-def _assets(recipe: Recipe, used: UsedRecipe, partitions: dict[str, VariantPartitions]) -> _Assets:
+def _assets(recipe: Recipe, used: UsedRecipe) -> dict[str, list[Asset]]:
+    """The assets of a recipe, or of a section of its `post_training`, by the job that makes them first."""
     to_dedup: list[Asset] = [
-        *(source_asset(corpus, used) for corpus in recipe.corpora),
-        *stage_assets(recipe, "corpus", used),
+        *(source_asset(corpus, used, recipe.section) for corpus in recipe.corpora),
+        *stage_assets(recipe, CORPUS, used),
     ]
-    to_shards = [*to_dedup, tokenizer_asset(recipe, used), *stage_assets(recipe, "retokenize", used)]
+    to_shards: list[Asset] = [tokenizer_asset(recipe, used), *stage_assets(recipe, RETOKENIZE, used)]
     model: list[Asset] = [
         pretrained_model_asset(recipe, used),
-        *stage_assets(recipe, "pretrain", used),
         evaluation_asset(recipe, used),
         exported_model_asset(recipe, used),
     ]
-    to_dedup, to_shards, model = map(partitions[""].partitioned, (to_dedup, to_shards, model))
-    tuning = {
-        section: partitions[section].partitioned(_tuning(recipe.tuned(section), used))
-        for section in recipe.post_training.sections
-    }
-    return _Assets(to_dedup, to_shards, model, [*mixture_search_assets(recipe, used)], tuning)
+    if recipe.section:
+        return {JOBS[recipe.section]: [*to_dedup, *to_shards, *model]}
+    model += stage_assets(recipe, PRETRAIN, used)  # a section has none of its own
+    return {CORPUS: to_dedup, RETOKENIZE: to_shards, PRETRAIN: model}
 
 
-def _tuning(tuned: Recipe, used: UsedRecipe) -> list[Asset]:
-    return [
-        *(source_asset(corpus, used, tuned.section) for corpus in tuned.corpora),
-        *stage_assets(tuned, "corpus", used),
-        tokenizer_asset(tuned, used),
-        *stage_assets(tuned, "retokenize", used),
-        pretrained_model_asset(tuned, used),
-        evaluation_asset(tuned, used),
-        exported_model_asset(tuned, used),
-    ]
-
-
-def _jobs(made: _Assets, used: UsedRecipe, shown: str) -> list[Job]:
+def _jobs(made: Mapping[str, Sequence[Asset]], used: UsedRecipe, shown: str) -> list[Job]:
     """The jobs, each in one process: a stage uses every core, so more would only add start-up time."""
-
-    def job(name: str, assets: list[Asset], what: str) -> Job:
-        return dg.define_asset_job(
-            used.name(name),
-            [asset.key for asset in assets],
-            tags={**tags(assets), **used.tags},
-            description=f"{what} {shown}",
-            executor_def=dg.in_process_executor,
+    jobs = []
+    for name, (what, before) in MAKING.items():
+        if name not in made:
+            continue
+        assets = [asset for job in (*before, name) for asset in made.get(job, ())]
+        jobs.append(
+            dg.define_asset_job(
+                used.name(name),
+                [asset.key for asset in assets],
+                tags={**tags(assets), **used.tags},
+                description=f"{what} {shown}",
+                executor_def=dg.in_process_executor,
+            )
         )
-
-    jobs = [
-        job(
-            "pretrain", [*made.to_shards, *made.model], "Updates everything that is out of date, then trains."
-        ),
-        job("corpus", made.to_dedup, "Updates every corpus up to deduplication."),
-        job(
-            RETOKENIZE, made.to_shards, "Updates the corpora and their token shards, and keeps the tokenizer."
-        ),
-    ]
-    tuned: list[Asset] = []
-    for section, assets in made.tuning.items():
-        tuned = [*tuned, *assets]
-        jobs.append(job(JOBS[section], tuned, TUNING[section]))
-    if made.searching:
-        what = "Looks for a better mixture with small runs on the token shards."
-        jobs.append(job("search_mixture", made.searching, what))
     return jobs
