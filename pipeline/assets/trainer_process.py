@@ -88,7 +88,7 @@ class TrainerProcess:
         self._bar.start()
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
-        reader = TrainerMessages(config.with_name("messages.jsonl"))
+        reader = TrainerMessages(str(config.with_name("messages.jsonl")))
         with closing(ErrorOutput()) as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
                 self._messages = session.get_custom_messages
