@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline.cli import COMMANDS, main, module
 from pipeline.cli.inspect import VIEWS
+from pipeline.cli.recipe_option import subparsers
 from trainer.system.paths import STORE_VARIABLE
 
 SECONDS = 60
@@ -49,7 +50,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def options(command: str, subcommand: str | None, required: bool) -> list[tuple[str, bool]]:
     """The options of a command, and whether each takes a value."""
     parser = ArgumentParser(add_help=False)
-    (VIEWS[subcommand] if subcommand else module(command)).add_arguments(parser)
+    module(command).add_arguments(parser)
+    parser = subparsers(parser)[subcommand] if subcommand else parser
     return [
         (action.option_strings[-1], action.nargs != 0)
         for action in parser._actions
