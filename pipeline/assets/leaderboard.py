@@ -91,24 +91,22 @@ def _facts(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> dict
     found = comparison.leaderboard(store, runs, recipes, verdict.ranks(compared_on, arms.values()))
     if not found:
         return {"leaderboard": "no model has been trained yet"}
-    page, whole = _page(used), runs_table.markdown(found, _page(used))
-    facts: dict[str, Any] = {
-        **{title: dg.MetadataValue.md(text) for title, text in runs_table.overlaid(found[:CURVES])},
-        **{place: dg.MetadataValue.md(text) for place, text in runs_table.inline(found[:LISTED], page)},
+    page, room = _page(used), runs_table.INLINE
+    shown = {
+        **dict(runs_table.overlaid(found[:CURVES])),
+        **dict(runs_table.inline(found[:LISTED], page)),
         "curves": inline(as_text(runs_table.draw(found[:CURVES])), "loss by tokens and by time"),
         # A text as short as those above would be shown with them, and cut.
-        "all runs, all columns": dg.MetadataValue.md(whole.ljust(runs_table.INLINE)),
-        "checkpoints": dg.MetadataValue.md(_checkpoints(instance, runs, used).ljust(runs_table.INLINE)),
+        "all runs, all columns": runs_table.markdown(found, page).ljust(room),
+        "checkpoints": _checkpoints(instance, runs, used).ljust(room),
     }
     if shared := branches.lines(runs[:LISTED]):
-        tree = "\n".join(["```text", *shared, "```"])
-        facts["trunks and branches"] = dg.MetadataValue.md(tree.ljust(runs_table.INLINE))
-    if arms and (judged := verdict.against(compared_on, arms, BASE)):
-        facts["verdicts"] = dg.MetadataValue.md(
-            tables.markdown([*verdict_text.summary(arms, judged)], JUDGED)
-        )
-        facts["control"] = verdict_text.control(arms, judged)
-    return facts
+        shown["trunks and branches"] = "\n".join(["```text", *shared, "```"]).ljust(room)
+    judged = verdict.against(compared_on, arms, BASE) if arms else []
+    if judged:
+        shown["verdicts"] = tables.markdown([*verdict_text.summary(arms, judged)], JUDGED)
+    facts = {title: dg.MetadataValue.md(text) for title, text in shown.items()}
+    return {**facts, **({"control": verdict_text.control(arms, judged)} if judged else {})}
 
 
 def _page(used: UsedRecipe) -> str:

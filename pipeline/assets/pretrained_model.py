@@ -80,13 +80,14 @@ def _facts(
     """What the UI shows of a model."""
     result = plan.result(workshop.store, version)
     effort = Effort.of(version, workshop.recipe.launch.usd_per_hour)  # over all attempts
-    pictures = _pictures(run, version)
+    pictures = {title: dg.MetadataValue.md(text) for title, text in _pictures(run, version).items()}
+    trunks = RunHistory(run.config.run_dir).trunks
     return {
         "loss": pictures.pop("loss"),
         **checkpoints.scores(checkpoints.smoothed(result, run.config.run_dir)),
         "step": result["step"],
         "tokens": result["tokens"],
-        **branches.went_on_from(RunHistory(run.config.run_dir)),
+        **({"went on from": branches.described(trunks[-1])} if trunks else {}),
         "tokens/s": effort.tokens_per_second,
         "hours": round(effort.seconds / HOUR, 3),
         **({} if effort.usd is None else {"cost USD": round(effort.usd, 2)}),
@@ -94,7 +95,6 @@ def _facts(
         "training run": run.config.name,
         # behind a click
         **pictures,
-        "loss curve": inline(as_text((run.config.run_dir / "loss.png").read_bytes()), "loss curve"),
         "checkpoint": dg.MetadataValue.path(result["checkpoint"]),
     }
 
@@ -113,18 +113,18 @@ def _trained(context: dg.AssetExecutionContext, workshop: PipelineResources, run
     return plan.finish(workshop.store, run, trainer_process.last_checkpoint, seconds)
 
 
-def _pictures(run: plan.PlannedRun, version: Version) -> dict[str, dg.MarkdownMetadataValue]:
+def _pictures(run: plan.PlannedRun, version: Version) -> dict[str, str]:
     """Drawn once for each version: a long run has many metrics to read."""
 
     def draw() -> dict[str, str]:
         history = RunHistory(run.config.run_dir)
         stages = funnel.draw(funnel.of_lineage(run.config.lineage))
-        drawn = {
+        return {
             "loss": sparkline(history.losses),
             "curves": inline(as_text(training_plots.draw(history)), "curves"),
             "from source to tokens": inline(as_text(stages), "from source to tokens"),
         }
-        return {title: str(markdown.value) for title, markdown in drawn.items()}
 
-    pictures = version.report("training", "training-3", draw)
-    return {title: dg.MetadataValue.md(markdown) for title, markdown in pictures.items()}
+    pictures: dict[str, str] = version.report("training", "training-3", draw)
+    loss_curve = inline(as_text((run.config.run_dir / "loss.png").read_bytes()), "loss curve")
+    return pictures | {"loss curve": loss_curve}

@@ -99,7 +99,7 @@ class Progress:
             scores |= {name: validation.get(name) for name in ("perplexity", "bits_per_byte")}
         metadata = {
             "status": status,
-            **({"loss so far": sparkline(losses)} if losses else {}),
+            **({"loss so far": dg.MetadataValue.md(sparkline(losses))} if losses else {}),
             **checkpoints.scores(scores),
             **({"last validation": _validated(validation)} if validation else {}),
             "tokens/s": round(self._last["tokens_per_second"]),

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import dagster as dg
+
 from pipeline.assets.metadata import breakdown_table, table
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.reports import dedup
@@ -50,8 +52,9 @@ def _quality(workshop: PipelineResources, version: Version) -> dict[str, Any]:
 
 def _dedup(workshop: PipelineResources, version: Version) -> dict[str, Any]:
     found = dedup.report(workshop.store, version, workshop.recipe.corpus_names)
-    facts = {"duplicates": inline(found["png"], "near duplicates by similarity, duplicates between corpora")}
-    return facts | ({"largest clusters": table(found["largest"])} if found["largest"] else {})
+    drawing = inline(found["png"], "near duplicates by similarity, duplicates between corpora")
+    largest = {"largest clusters": table(found["largest"])} if found["largest"] else {}
+    return {"duplicates": dg.MetadataValue.md(drawing), **largest}
 
 
 def _token_shards(workshop: PipelineResources, version: Version) -> dict[str, Any]:

@@ -6,14 +6,6 @@ from typing import Any
 from trainer.system.run_history import MERGED, RunHistory
 
 
-def went_on_from(run: RunHistory) -> dict[str, str]:
-    """A row for the page of a model: the state of another run that its training began
-    with, if there is one.
-    """
-    trunks = run.trunks
-    return {"went on from": described(trunks[-1])} if trunks else {}
-
-
 def described(trunk: dict[str, Any]) -> str:
     """The state of another run, as it is among the trunks of one."""
     return f"{trunk['run']} at step {trunk['step']:,}, after {trunk['tokens']:,} tokens"

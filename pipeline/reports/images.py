@@ -1,10 +1,8 @@
-"""Plots as the UI shows them."""
+"""Plots as the UI shows them, in Markdown."""
 
 import base64
 import math
 from collections.abc import Iterator, Mapping, Sequence
-
-import dagster as dg
 
 POINTS, HEIGHT = 58, 66  # of a sparkline: places, and pixels
 # Of overlaid curves: in one picture, points of each, pixels, and the colors, which must be short.
@@ -13,7 +11,7 @@ SHORT_COLORS = ("#17b", "#d40", "#284", "#64a")
 HUGE = 1e9  # a loss that has exploded
 
 
-def sparkline(losses: Sequence[float]) -> dg.MarkdownMetadataValue:
+def sparkline(losses: Sequence[float]) -> str:
     """A curve with its last value, below 1,000 characters: the UI shows such markdown without a click."""
     known = [min(max(value, -HUGE), HUGE) for value in losses if math.isfinite(value)] or [0.0]
     shown = [*known[:: math.ceil(len(known) / POINTS)], known[-1]]
@@ -25,12 +23,10 @@ def sparkline(losses: Sequence[float]) -> dg.MarkdownMetadataValue:
         f'<polyline fill="none" stroke="#17b" points="{points}"/>'
         f'<text x="{4 * len(shown) + 4}" y="{heights[-1]}" font-size="12">{known[-1]:.3f}</text></svg>'
     )
-    return dg.MetadataValue.md(f"![loss](data:image/svg+xml;base64,{as_text(svg.encode())})")
+    return f"![loss](data:image/svg+xml;base64,{as_text(svg.encode())})"
 
 
-def overlaid(
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-) -> Iterator[dg.MarkdownMetadataValue]:
+def overlaid(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Iterator[str]:
     """Curves over each other, by name: where each has its values, ascending, and the values. As with
     `sparkline`, the UI shows each picture without a click, and so it has few curves and points; all pictures
     have the same axes, from the first value to the last place.
@@ -60,7 +56,7 @@ def overlaid(
             drawn.append(f'<path fill="none" stroke="{color}" d="M{" ".join(places)}"/>')
             drawn.append(f'<text x="{WIDE + 5}" y="{18 * row + 15}" fill="{color}">{name}</text>')
         svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="330" height="{TALL}">{"".join(drawn)}</svg>'
-        yield dg.MetadataValue.md(f"![loss by tokens](data:image/svg+xml;base64,{as_text(svg.encode())})")
+        yield f"![loss by tokens](data:image/svg+xml;base64,{as_text(svg.encode())})"
 
 
 def as_text(png: bytes) -> str:
@@ -68,6 +64,6 @@ def as_text(png: bytes) -> str:
     return base64.b64encode(png).decode()
 
 
-def inline(png: str, title: str) -> dg.MarkdownMetadataValue:
+def inline(png: str, title: str) -> str:
     """A small PNG in base64 inside the event itself, so that it stays with the run whatever is deleted."""
-    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{png})")
+    return f"![{title}](data:image/png;base64,{png})"

@@ -144,7 +144,7 @@ def overlaid(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
     """
     curves = {one.run: (one.curve.tokens, one.curve.losses) for one in outcomes if one.curve}
     for number, picture in enumerate(images.overlaid(curves)):
-        yield "loss by tokens" + (f" ({number + 1})" if number else ""), str(picture.value)
+        yield "loss by tokens" + (f" ({number + 1})" if number else ""), picture
 
 
 def draw(outcomes: Sequence[Outcome]) -> bytes:
