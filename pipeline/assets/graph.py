@@ -46,10 +46,7 @@ MAKING: dict[str, tuple[str, tuple[str, ...]]] = {
     CORPUS: ("Updates every corpus up to deduplication.", ()),
     RETOKENIZE: ("Updates the corpora and their token shards, and keeps the tokenizer.", (CORPUS,)),
     JOBS[SFT]: ("Teaches the pretrained model to answer.", ()),
-    JOBS[DPO]: (
-        "Teaches the pretrained model to answer, then which of two answers is better.",
-        (JOBS[SFT],),
-    ),
+    JOBS[DPO]: ("Teaches the pretrained model to answer, then which of two answers is better.", (JOBS[SFT],)),
     SEARCH: ("Looks for a better mixture with small runs on the token shards.", ()),
 }
 # What `define_asset_job` returns is of a class that Dagster does not export.

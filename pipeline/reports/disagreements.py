@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from pipeline.reports import entries, rejections, tables
-from pipeline.reports.evidence import introduced
 from pipeline.reports.rejections import KEPT, Column, Draw, Drawn, Tables
 from pipeline.store.store import Store
 
@@ -66,7 +65,7 @@ def _rejected(store: Store, by: Judging, drawn: Drawn) -> Iterator[str]:
         if by.evidence:
             yield from (f"\n{entry}" for entry in entries.judged(by.evidence, place, rejected))
             continue
-        told = introduced(store, place, [row["id"] for row in rejected], BEGINNING)
+        told = entries.introduced(store, place, [row["id"] for row in rejected], BEGINNING)
         for row in rejected:
             yield f"    {place[0]} {row['id']} {row['rule']}\n        {told[row['id']]}"
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from jinja2 import Environment, FileSystemLoader
 
 from pipeline.reports import dedup, regulators, rejections
-from pipeline.reports.evidence import judged
+from pipeline.reports.entries import with_reasons
 from pipeline.reports.images import as_text
 from pipeline.reports.tables import NUMBER
 from pipeline.steps.corpus.quality import reasons
@@ -128,7 +128,7 @@ def removed(store: Store, corpora: Sequence[str]) -> dict[str, Any]:
             for place, rows in rejections.Draw(OF_EACH_RULE).rows(
                 rejections.verdicts(store, corpora), pc.field("rule") == rule
             )
-            for _, evidence, text in judged(store, place, rows, CHARACTERS)
+            for _, evidence, text in with_reasons(store, place, rows, CHARACTERS)
         ],
         "replaced": [
             (name, regulators.listed(breakdown(n, "spans")), n["spans_in_url"], n["spans_in_metadata"])
