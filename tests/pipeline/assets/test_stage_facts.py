@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from pipeline.assets.metadata import breakdown_table, materialized
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.stage_facts import of_version
+from pipeline.assets.stages import more_facts
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.steps.corpus.quality import Quality
 from pipeline.store import keys
@@ -32,7 +32,7 @@ def test_the_languages_of_a_corpus_are_shown_where_a_recipe_names_some(
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
     version = judge(store, ENGINE, "docs", load_recipe(tmp_path / "recipe.yaml").quality)
-    facts = of_version(Quality, PipelineResources(), version)
+    facts = more_facts(Quality, PipelineResources(), version)
     assert ("languages" in facts) == bool(languages)
     assert facts["share kept"] == pytest.approx(version.counts["kept"] / 12, abs=1e-4)
 
@@ -75,7 +75,7 @@ def test_quality_shows_shares_of_the_bytes_beside_documents(
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setenv(RECIPE_VARIABLE, str(tmp_path / "recipe.yaml"))
     workshop, verdicts = PipelineResources(), store.current(keys.quality("docs"))
-    judged = of_version(Quality, workshop, verdicts)
+    judged = more_facts(Quality, workshop, verdicts)
     (short,) = [
         one.data for one in judged["verdicts by rule"].records if one.data["verdict"] == "min_doc_words"
     ]
