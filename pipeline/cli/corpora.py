@@ -24,30 +24,19 @@ def run(options: argparse.Namespace) -> None:
     with terminal.doing("counting tokens"):
         contributions = plan.contributions(store, recipe)
     rows = [
-        {
-            "corpus": contribution.corpus,
-            "documents": f"{contribution.documents:,}",
-            "tokens": f"{contribution.tokens:,}",
-            "share": f"{contribution.share:.1%}",
-            "epochs": f"{contribution.epochs:.2f}",
-        }
-        for contribution in contributions
+        (one.corpus, f"{one.documents:,}", f"{one.tokens:,}", f"{one.share:.1%}", f"{one.epochs:.2f}")
+        for one in contributions
     ]
-    print("\n".join(tables.lines(rows)))
+    print("\n".join(tables.table("corpus,documents,tokens,share,epochs", rows)))
     print(f"training.max_tokens: {recipe.training.max_tokens:,}; held-out documents are not counted")
 
 
 def _print_ready_made() -> None:
     rows = [
-        {
-            "name": entry.name,
-            "documents": f"{entry.documents:,}",
-            "text": f"{entry.bytes / 1e9:,.2f} GB",
-            "license": entry.card_license,
-        }
+        (entry.name, f"{entry.documents:,}", f"{entry.bytes / 1e9:,.2f} GB", entry.card_license)
         for entry in ready_made()
     ]
-    heading, *lines = tables.lines(rows)
+    heading, *lines = tables.table("name,documents,text,license", rows)
     print(heading)
     for line, entry in zip(lines, ready_made(), strict=True):
         print(f"{line}\n    {entry.about}")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from pipeline.cli.opening import UsageError, whole_store
+from pipeline.cli.opening import UsageError, check_least, whole_store
 from pipeline.recipe.loading import load_recipe, recipe_path
 from pipeline.steps.forget import certificate
 from pipeline.store.cleanup import gc
@@ -40,8 +40,7 @@ def limits(keep: int | None) -> Limits:
     recipe = load_recipe(recipe_path())
     if keep is None:
         return recipe.limits
-    if keep < 1:
-        raise UsageError(f"--keep {keep}: must be at least 1")
+    check_least("--keep", keep)
     return Limits(keep, needed=tuple(recipe.base_weights))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.cli.opening import UsageError, add_variant, check_known, opened
+from pipeline.cli.opening import UsageError, add_variant, check_known, check_least, opened
 from pipeline.plugins.filters import Filter
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
@@ -119,9 +119,8 @@ def _check_placed(options: argparse.Namespace) -> None:
 
 
 def _draw(options: argparse.Namespace) -> Draw:
-    for option, least in (("limit", 1), ("seed", 0)):
-        if (given := getattr(options, option)) < least:
-            raise UsageError(f"--{option} {given}: must be at least {least}")
+    check_least("--limit", options.limit)
+    check_least("--seed", options.seed, 0)
     return Draw(options.limit, options.seed)
 
 

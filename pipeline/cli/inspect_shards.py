@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from pipeline.cli.opening import UsageError, add_variant, opened
+from pipeline.cli.opening import UsageError, add_variant, check_least, opened
 from pipeline.reports import tables
 from pipeline.steps.tokens.shard_sets import ShardSet, in_place, stored, tokenizer_beside
 from pipeline.store import keys
@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.documents < 0:
-        raise UsageError(f"--documents {options.documents}: must be at least 0")
+    check_least("--documents", options.documents, 0)
     splits = [options.split] if options.split else SPLITS
     sets, tokenizer = _shard_sets(options.what, splits, options.variant)
     for shards in sets:

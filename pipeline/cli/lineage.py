@@ -245,15 +245,15 @@ def _sighting(sighting: Sighting, corpus: str) -> dict[str, Any]:
 
 def _sightings(sightings: Sequence[Sighting], answer: Sequence[dict[str, Any]], corpus: str) -> Iterator[str]:
     rows = [
-        {
-            "checkpoint": one["checkpoint"],
-            "tokens": f"{one['tokens']:,}",
-            "epochs": f"{one['epochs']:.3f}",
-            **{name: one.get(name, "-")[:HASH_SHOWN] for name in ("raw", "source", "revision")},
-        }
+        (
+            one["checkpoint"],
+            f"{one['tokens']:,}",
+            f"{one['epochs']:.3f}",
+            *(one.get(name, "-")[:HASH_SHOWN] for name in ("raw", "source", "revision")),
+        )
         for one in answer
     ]
-    heading, *lines = tables.lines(rows, ("checkpoint", "tokens", "epochs", "raw", "source", "revision"))
+    heading, *lines = tables.table("checkpoint,tokens,epochs,raw,source,revision", rows)
     yield heading
     for line, one in zip(lines, sightings, strict=True):
         yield line

@@ -230,6 +230,12 @@ def evaluation_of(store: Store, model: Model) -> Version | None:
     return next(found, None)
 
 
+def check_least(option: str, given: int, least: int = 1) -> None:
+    """Raises UsageError for a number below the `least`."""
+    if given < least:
+        raise UsageError(f"{option} {given}: must be at least {least}")
+
+
 def check_known(option: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raises UsageError for the first of `names` that is not `known`."""
     known = list(known)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pipeline.cli.benchmark import wanted
-from pipeline.cli.opening import UsageError, opened, text_of, whole_store
+from pipeline.cli.opening import UsageError, check_least, opened, text_of, whole_store
 from pipeline.cli.output import Output
 from pipeline.reports import tables
 from pipeline.steps.dedup.passage_index import LEAST_ALIKE
@@ -81,10 +81,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("trace: give one of TEXT, --near, --samples, --benchmark and --memory")
     if not 0 < options.min_similarity <= 1:
         raise UsageError(f"--min-similarity {options.min_similarity}: must be above 0 and at most 1")
-    if options.limit < 1:
-        raise UsageError(f"--limit {options.limit}: must be at least 1")
-    if options.min_tokens < 1:
-        raise UsageError(f"--min-tokens {options.min_tokens}: must be at least 1")
+    check_least("--limit", options.limit)
+    check_least("--min-tokens", options.min_tokens)
     if options.count and options.text is None:
         raise UsageError("--count: give a TEXT, too")
     if len(_named(options)) > 1:

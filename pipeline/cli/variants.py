@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from pipeline.cli.opening import UsageError, check_known
+from pipeline.cli.opening import UsageError, check_known, check_least
 from pipeline.recipe import variants
 from pipeline.recipe.loading import recipe_path
 from pipeline.recipe.overrides import leaves
@@ -55,8 +55,7 @@ def run(options: argparse.Namespace) -> None:
     recipes = variants.load_all(recipe_path())
     if options.action == "run":
         check_known("variants", options.names, recipes)
-        if options.at_once < 1:
-            raise UsageError(f"--at-once {options.at_once}: must be at least 1")
+        check_least("--at-once", options.at_once)
         section = SECTIONS.get(options.job, "")
         if section not in ("", *recipes[BASE].post_training.sections):
             raise UsageError(f"--job {options.job}: the recipe has no post_training.{section}: docs/chat.md")

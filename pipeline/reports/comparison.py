@@ -251,7 +251,7 @@ def leaderboard(
 def _with_scores(scores: Mapping[str, Any] | None, outcome: Outcome) -> Outcome:
     if scores is None:
         return outcome
-    loss, bits, answered = scores["loss"], scores["bits_per_byte"], scores.get("benchmarks") or {}
+    loss, bits, answered = scores.get("loss"), scores.get("bits_per_byte"), scores.get("benchmarks") or {}
     return replace(outcome, loss=loss, bits_per_byte=bits, benchmarks=answered)
 
 
@@ -311,16 +311,8 @@ def _outcome(name: str, recipe: Recipe, written: Recipe) -> Outcome:
     effort = Effort.of(model, recipe.launch.usd_per_hour)
     evaluation = store.current_or_none(keys.EVALUATION)  # the run may have been stopped before it
     scores = evaluate.read(evaluation) if evaluation else plan.result(store, model)
-    return replace(
-        so_far,
-        done=1.0,
-        tokens=effort.tokens,
-        loss=scores.get("loss"),
-        bits_per_byte=scores.get("bits_per_byte"),
-        benchmarks=scores.get("benchmarks") or {},
-        seconds=effort.seconds,
-        usd=effort.usd,
-    )
+    ended = replace(so_far, done=1.0, tokens=effort.tokens, seconds=effort.seconds, usd=effort.usd)
+    return _with_scores(scores, ended)
 
 
 def _held_out(store: Store, recipe: Recipe) -> str:
