@@ -2,20 +2,17 @@
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import dagster as dg
 
 from pipeline.assets import checkpoints
-from pipeline.assets.asset import StoppedError
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.reports.images import sparkline
 from pipeline.steps.stages import final_assets
 from pipeline.steps.training import plan
 from pipeline.store import keys
-from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
 from trainer.config import TrainingConfig
 from trainer.system import terminal
@@ -57,16 +54,10 @@ class Progress:
         self._sample: Mapping[str, Any] | None = None
         self._spike = ""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._last and error is None:
-            self._show(f"done: {keys.PRETRAINED_MODEL} shows the model")
-        elif self._last and isinstance(error, PipelineError | StoppedError):
-            self._show(str(error).splitlines()[0])
+    def end(self, status: str = f"done: {keys.PRETRAINED_MODEL} shows the model") -> None:
+        """Adds the last entry of a training that has begun."""
+        if self._last:
+            self._show(status)
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Takes a message of the trainer, and shows what it knows if that is due."""
@@ -125,35 +116,23 @@ def _validated(message: Mapping[str, Any]) -> str:
     return f"{message['loss']:.4f} at step {message['step']:,}"
 
 
-class Bar:
+class Bar(terminal.Activity):
     """The line at the bottom of the terminal, from the messages of the trainer."""
 
     def __init__(self, training: TrainingConfig):
+        super().__init__("starting the trainer")
         self._training = training
-        self._shown = terminal.doing("")
         self._validation: list[str] = []
 
-    def __enter__(self) -> Self:
-        self.start()
-        self._shown.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown.__exit__()
-
-    def start(self) -> None:
-        """Begins to be shown, before the first message of an attempt."""
-        self._shown.is_now("starting the trainer")
-
-    def take(self, message: Mapping[str, Any]) -> None:
+    def show(self, message: Mapping[str, Any]) -> None:
         match message["kind"]:
             case "doing" if terminal.is_interactive():  # elsewhere the log has it
-                self._shown.is_now(message["what"])
+                self.is_now(message["what"])
             case "evaluation":
                 self._validation = [f"validation {message['loss']:.3f}"]
             case "metrics":
                 training = self._training
                 facts = [f"loss {message['loss']:.3f}", f"step {message['step']:,} of {training.steps:,}"]
                 facts += [f"{message['tokens_per_second']:,.0f} tokens/s", *self._validation]
-                self._shown.is_now("training")
-                self._shown.update(message["tokens"] / training.max_tokens, facts, message["eta_seconds"])
+                self.is_now("training")
+                self.update(message["tokens"] / training.max_tokens, facts, message["eta_seconds"])

@@ -64,8 +64,13 @@ class TrainerProcess:
         StoppedError with the step that was saved when somebody stops it.
         """
         self._check_claim = check_claim
-        with self._progress, self._bar:
-            self._try()
+        try:
+            with self._bar:
+                self._try()
+        except (PipelineError, StoppedError) as error:
+            self._progress.end(str(error).splitlines()[0])
+            raise
+        self._progress.end()
         return self._stopwatch.seconds
 
     def _try(self) -> None:
@@ -85,7 +90,7 @@ class TrainerProcess:
 
     def _attempt(self) -> None:
         config = self.run.write_config()
-        self._bar.start()
+        self._bar.is_now("starting the trainer")
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
         reader = TrainerMessages(str(config.with_name("messages.jsonl")))
@@ -188,7 +193,7 @@ class TrainerProcess:
         elif kind == "error" and message["message"] not in self._reasons:
             self._reasons.append(message["message"])
         self._progress.take(message)
-        self._bar.take(message)
+        self._bar.show(message)
 
     def _alert_of_spike(self, message: Mapping[str, Any]) -> None:
         """Logs each spike, and sends one alert in SPIKE_ALERT_SECONDS."""
