@@ -1,6 +1,6 @@
 """Who answers for each asset, and how old the text of a corpus may become, as a recipe says."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import timedelta
 
 import dagster as dg
@@ -12,7 +12,7 @@ from pipeline.store import keys
 
 
 def with_owners(
-    assets: Iterable[Asset | dg.AssetSpec], recipe: Recipe, used: UsedRecipe
+    assets: Sequence[Asset | dg.AssetSpec], recipe: Recipe, used: UsedRecipe
 ) -> list[Asset | dg.AssetSpec]:
     """The assets of a recipe and of its sections, with owners, and `raw` with a freshness policy. Dagster's
     observable sources have neither.
@@ -41,11 +41,6 @@ def with_owners(
         policy = dg.FreshnessPolicy.time_window(timedelta(hours=corpus.fresh_hours))
         return owned.replace_attributes(freshness_policy=policy)
 
-    return [
-        asset
-        if isinstance(asset, dg.SourceAsset)
-        else asset.map_asset_specs(described)
-        if isinstance(asset, dg.AssetsDefinition)
-        else described(asset)
-        for asset in assets
-    ]
+    sources = [asset for asset in assets if isinstance(asset, dg.SourceAsset)]
+    others = [asset for asset in assets if not isinstance(asset, dg.SourceAsset)]
+    return [*sources, *dg.map_asset_specs(described, others)]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 
 from pipeline.cli.opening import UsageError, check_known, check_least
@@ -93,42 +92,32 @@ def run_jobs(names: Sequence[str], job: str, at_once: int = 1) -> None:
     which all variants share, is made of its text. When this process is told to stop, it lets the jobs under
     way save and end. Raises VariantsError at the end for the runs that failed.
     """
-    failed, jobs = [], _Jobs(job, at_once > 1)
+    failed: list[str] = []
+    running: list[subprocess.Popen[bytes]] = []
+    # Several bars in one terminal would be in each other's way.
+    environment = {**os.environ, **({"TERM": "dumb"} if at_once > 1 else {})}
+
+    def execute(name: str) -> int:
+        print(f"{name}: {job}", flush=True)
+        tags = json.dumps({"dagster/partition": name})
+        dagster = [sys.executable, "-m", "pipeline.dagster_command"]
+        command = [*dagster, "job", "execute", "-m", "pipeline.definitions", "-j", job, "--tags", tags]
+        process = subprocess.Popen(
+            command, env=environment, preexec_fn=partial(stop_with_parent, signal.SIGINT)
+        )
+        running.append(process)
+        return process.wait()
+
     with ThreadPoolExecutor(at_once) as pool:
         try:
             for group in (names[:1], names[1:]):
-                statuses = pool.map(jobs.execute, group)
+                statuses = pool.map(execute, group)
                 failed += [name for name, status in zip(group, statuses, strict=True) if status]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            jobs.stop()
+            for process in running:
+                process.send_signal(signal.SIGINT)  # which does nothing to one that has ended
             raise
     if failed:
         again = f"python -m pipeline variants run {' '.join(failed)} --job {job}"
         raise VariantsError(f"failed: {', '.join(failed)}; the output above says why. To resume: {again}")
-
-
-@dataclass(frozen=True)
-class _Jobs:
-    """Runs a job for variants as `dagster job execute` does, `beside` other runs of the job or one by one."""
-
-    job: str
-    beside: bool
-    _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
-
-    def execute(self, name: str) -> int:
-        """Runs the job for a variant, and returns its exit status."""
-        # Several bars in one terminal would be in each other's way.
-        environment = {**os.environ, **({"TERM": "dumb"} if self.beside else {})}
-        print(f"{name}: {self.job}", flush=True)
-        tags = json.dumps({"dagster/partition": name})
-        dagster = [sys.executable, "-m", "pipeline.dagster_command"]
-        command = [*dagster, "job", "execute", "-m", "pipeline.definitions", "-j", self.job, "--tags", tags]
-        self._running[name] = subprocess.Popen(
-            command, env=environment, preexec_fn=partial(stop_with_parent, signal.SIGINT)
-        )
-        return self._running[name].wait()
-
-    def stop(self) -> None:
-        for process in self._running.values():
-            process.send_signal(signal.SIGINT)  # which does nothing to one that has ended
