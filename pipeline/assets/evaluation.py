@@ -14,7 +14,7 @@ from pipeline.assets import checkpoints
 from pipeline.assets.asset import asset, check_results, given, user_errors_as_failures
 from pipeline.assets.metadata import materialized, table
 from pipeline.assets.operations.resources import PipelineResources
-from pipeline.assets.operations.run_request import EVALUATE
+from pipeline.assets.operations.runs import EVALUATE
 from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.steps.corpus.evaluation_texts import EvaluationWindows

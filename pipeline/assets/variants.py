@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from pipeline.assets.operations.run_request import PARTITION_TAG
+from pipeline.assets.operations.runs import PARTITION_TAG
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.recipe.recipe import Recipe
 from pipeline.recipe.variants import in_section

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr, create_model
 
-from pipeline.assets.operations import alerts, orphaned_runs, pool, unreached_checks
+from pipeline.assets.operations import alerts, orphaned_runs, runs
 from pipeline.assets.operations.launchpad import DedupKnobs, ShardKnobs, TrainingKnobs, differences, values
-from pipeline.assets.operations.run_request import PARENT_TAG, planned_steps, retrains, trains, variant_of
+from pipeline.assets.operations.runs import PARENT_TAG, planned_steps, retrains, trains, variant_of
 from pipeline.assets.used_recipe import OWN, UsedRecipe
 from pipeline.recipe import variants
 from pipeline.recipe.loading import load_recipe, stored_at
@@ -161,7 +161,7 @@ class PipelineResources(dg.ConfigurableResource):
             if context.log and not isinstance(error, RecipeError):  # of which the terminal hears otherwise
                 context.log.error(str(error))
             instance.add_run_tags(run.run_id, {orphaned_runs.MAX_RETRIES_TAG: "0"})
-            unreached_checks.restore(instance, run.run_id)
+            runs.restore_unreached_checks(instance, run.run_id)
             raise SettingsError(str(error)) from None  # which the page of the run shows as it is
         if context.log:
             self._announce(context.log, instance, run)
@@ -212,7 +212,7 @@ class PipelineResources(dg.ConfigurableResource):
             terminal.stages(lambda: len(planned_steps(instance, run)))
         if not trains(run):
             return
-        if warning := pool.warning(instance, self.used.pool, run.run_id):
+        if warning := runs.waits_for_pool(instance, self.used.pool, run.run_id):
             log.warning(warning)
         sinks = self.recipe.training.sinks
         for problem in (*missing_trackers(sinks), *trackers_without_place(sinks)):
@@ -275,7 +275,7 @@ class PipelineResources(dg.ConfigurableResource):
         terminal.otherwise("ending the run")
         self.release_data()
         if context.instance and context.run and not self._executes_one_step:
-            unreached_checks.restore(context.instance, context.run.run_id)
+            runs.restore_unreached_checks(context.instance, context.run.run_id)
         if "engine" in self.__dict__:  # missing if the recipe is invalid
             self.engine.close()
 

@@ -8,7 +8,7 @@ from pipeline.assets import checkpoints, leaderboard
 from pipeline.assets.asset import given
 from pipeline.assets.operations import alerts, dagster_storages, orphaned_runs
 from pipeline.assets.operations.resources import TRAINING_TAG, PipelineResources
-from pipeline.assets.operations.run_request import EVALUATE, PARTITION_TAG, trains
+from pipeline.assets.operations.runs import EVALUATE, PARTITION_TAG, trains
 from pipeline.assets.used_recipe import UsedRecipe
 from pipeline.steps.lineage import source_state
 from pipeline.steps.lineage.source_state import ObservedSource, State

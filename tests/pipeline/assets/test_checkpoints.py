@@ -12,7 +12,7 @@ import pytest
 from pipeline.assets import checkpoints
 from pipeline.assets.checkpoints import update_weights
 from pipeline.assets.evaluation import checkpoint_evaluation_spec, evaluate_job
-from pipeline.assets.operations import orphaned_runs, pool
+from pipeline.assets.operations import orphaned_runs, runs
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.operations.sensors import new_checkpoint_sensor
 from pipeline.assets.used_recipe import CHECKPOINT, EVALUATED, ON_DISK, OWN, SAVED
@@ -190,9 +190,9 @@ def test_a_run_that_will_wait_to_train_says_for_whom_since_when_and_what_to_do(
     def trains(context: dg.OpExecutionContext) -> None:
         instance.event_log_storage.set_concurrency_slots("gpu", 1)
         instance.event_log_storage.claim_concurrency_slot("gpu", context.run_id, "trains")
-        said.extend(pool.warning(instance, "gpu", one) for one in (context.run_id, "another"))
+        said.extend(runs.waits_for_pool(instance, "gpu", one) for one in (context.run_id, "another"))
         instance.event_log_storage.set_concurrency_slots("gpu", 2)
-        said.append(pool.warning(instance, "gpu", "another"))
+        said.append(runs.waits_for_pool(instance, "gpu", "another"))
 
     @dg.job
     def pretrain() -> None:
