@@ -57,19 +57,18 @@ def leaderboard_spec(used: UsedRecipe) -> dg.AssetSpec:
 
 def update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> None:
     """Adds an entry if what it shows has changed. An unreadable store or recipe is only logged."""
-    try:
-        _update(instance, store, used)
-    except (PipelineError, TrainerError, OSError) as error:
-        log.warning("the leaderboard was not brought up to date: %s", error)
-
-
-def _update(instance: dg.DagsterInstance, store: Store, used: UsedRecipe) -> None:
-    key, stamp = used.asset(KEY), _stamp(store, used.path)
+    key = used.asset(KEY)
     last = instance.get_latest_materialization_event(key)
     shown = last and last.asset_materialization
-    if shown and (shown.tags or {}).get(VERSION_TAG) == stamp:
+    try:
+        stamp = _stamp(store, used.path)
+        if shown and (shown.tags or {}).get(VERSION_TAG) == stamp:
+            return
+        facts = _facts(instance, store, used)
+    except (PipelineError, TrainerError, OSError) as error:
+        log.warning("the leaderboard was not brought up to date: %s", error)
         return
-    entry = dg.AssetMaterialization(key, metadata=_facts(instance, store, used), tags={VERSION_TAG: stamp})
+    entry = dg.AssetMaterialization(key, metadata=facts, tags={VERSION_TAG: stamp})
     instance.report_runless_asset_event(entry)
 
 

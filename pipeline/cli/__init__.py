@@ -96,19 +96,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with using_recipe(None if options.command in OWN_RECIPE else getattr(options, "recipe", None)):
                 module(options.command).run(options)
             sys.stdout.flush()
-    except (PipelineError, TrainerError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except streams.NotPrintedError as error:
         return error.ended("error")
+    except (PipelineError, TrainerError) as error:
+        problem = str(error)
     except OSError as error:
-        print(f"error: {_disk_error(error)}", file=sys.stderr)
-        return 2
+        problem = _disk_error(error)
     except (MemoryError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
-        return 2
-    return 0
+        problem = OUT_OF_MEMORY
+    print(f"error: {problem}", file=sys.stderr)
+    return 2

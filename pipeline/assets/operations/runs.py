@@ -1,4 +1,4 @@
-"""What Dagster has recorded of a run: what it was asked for, what it waits for, the checks that it reached."""
+"""What Dagster has recorded of a run: what it was asked for, what it waits for, which checks it reached."""
 
 import re
 import time
