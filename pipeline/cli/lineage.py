@@ -11,9 +11,9 @@ from typing import Any
 
 from pipeline.cli.forget import costs, forgotten_before, read_by
 from pipeline.cli.opening import UsageError, add_checkpoint, named_checkpoint, whole_store
-from pipeline.cli.output import Output
 from pipeline.recipe import non_defaults
 from pipeline.reports import branches, tables
+from pipeline.reports.tables import Output
 from pipeline.steps.forget import to_forget
 from pipeline.steps.lineage.checkpoints import Checkpoint, LineageError, Sighting, TrainedModel, that_saw
 from pipeline.steps.lineage.readers import Reading, readings

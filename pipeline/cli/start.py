@@ -12,18 +12,7 @@ from pipeline.cli import COMMANDS, summary
 from pipeline.cli.opening import UsageError, whole_store
 from pipeline.recipe.loading import RECIPE_VARIABLE, load_recipe
 from pipeline.reports import tables
-from pipeline.sources.files import (
-    FLAT,
-    MAIL,
-    MAILBOX,
-    NOTEBOOK,
-    OPEN_DOCUMENT,
-    PAGES,
-    RTF,
-    SLIDES,
-    SUBTITLES,
-    WORD,
-)
+from pipeline.sources import files
 from pipeline.sources.formats.compression import format_of
 from pipeline.stages.language import LANGUAGES
 from pipeline.stages.quality import PROFILES
@@ -210,15 +199,15 @@ def _read_as(corpus: FoundCorpus) -> str:
 
 def _kind_of_file(suffix: str) -> str:
     kinds = {
-        "HTML": PAGES,
-        "mail": (MAIL, MAILBOX),
-        "subtitles": SUBTITLES,
-        "notebooks": (NOTEBOOK,),
+        "HTML": files.PAGES,
+        "mail": (files.MAIL, files.MAILBOX),
+        "subtitles": files.SUBTITLES,
+        "notebooks": (files.NOTEBOOK,),
         "EPUB": (".epub",),
-        "Word": WORD,
-        "PowerPoint": SLIDES,
-        "OpenDocument": (*OPEN_DOCUMENT, FLAT),
-        "RTF": (RTF,),
+        "Word": files.WORD,
+        "PowerPoint": files.SLIDES,
+        "OpenDocument": (*files.OPEN_DOCUMENT, files.FLAT),
+        "RTF": (files.RTF,),
     }
     return next((name for name, suffixes in kinds.items() if suffix in suffixes), "plain text")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pipeline.cli.benchmark import wanted
 from pipeline.cli.opening import UsageError, check_least, opened, text_of, whole_store
-from pipeline.cli.output import Output
 from pipeline.reports import tables
+from pipeline.reports.tables import Output
 from pipeline.steps.dedup.passage_index import LEAST_ALIKE
 from pipeline.steps.lineage import record
 from pipeline.steps.lineage.checkpoints import Checkpoint, checkpoint

@@ -3,12 +3,27 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from pipeline.store.params import MESSAGE
 
 TITLE = 80  # characters that are shown of a title
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 NUMBER = re.compile(r"-?[\d,]*(\.\d+)?( ?[kMGT]?B|%)?")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command prints. `everything` is what JSON has. `lines` may be made only when they are read."""
+
+    everything: Any
+    lines: Iterable[str]
+
+    def shown(self, as_json: bool) -> str:
+        if as_json:
+            return json.dumps(self.everything, indent=1, ensure_ascii=False, default=asdict)
+        return "\n".join(self.lines)
 
 
 def lines(rows: Sequence[Mapping[str, str]], shown: Sequence[str] = ()) -> Iterator[str]:
