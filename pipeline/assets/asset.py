@@ -16,7 +16,7 @@ from pipeline.assets.operations.console import STOPPED
 from pipeline.assets.operations.edited_recipe import added_since
 from pipeline.assets.operations.resources import PipelineResources
 from pipeline.assets.used_recipe import UsedRecipe
-from pipeline.steps.checks import Check, Subject, of_key
+from pipeline.steps.checks import Subject, of_key
 from pipeline.steps.stage import Page
 from pipeline.store.errors import PipelineError
 from pipeline.store.keys import Key
@@ -118,24 +118,21 @@ def _shown(function: Callable[Arguments, Outcome], step: str) -> Callable[Argume
 def check_results(workshop: PipelineResources, version: Version) -> Iterator[dg.AssetCheckResult]:
     """Runs the checks of a version, and also logs each failure."""
     subject = Subject(version, workshop.store, workshop.recipe)
-    return (_result(check, subject, workshop.used) for check in of_key(version.key))
-
-
-def _result(check: Check, subject: Subject, used: UsedRecipe) -> dg.AssetCheckResult:
-    with terminal.doing(f"{subject.version.key}: checking {check.name.replace('_', ' ')}"):
-        found = check.look(subject)
-    if not found.passed:
-        log.log(logging.ERROR if check.blocking else logging.WARNING, "%s", found.message)
-    return dg.AssetCheckResult(
-        passed=found.passed,
-        check_name=check.name,
-        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-        description=used.meant(found.message),
-        metadata={
-            name: float(f"{number:.4g}") if isinstance(number, float) else number
-            for name, number in found.numbers.items()
-        },
-    )
+    for check in of_key(version.key):
+        with terminal.doing(f"{version.key}: checking {check.name.replace('_', ' ')}"):
+            found = check.look(subject)
+        if not found.passed:
+            log.log(logging.ERROR if check.blocking else logging.WARNING, "%s", found.message)
+        yield dg.AssetCheckResult(
+            passed=found.passed,
+            check_name=check.name,
+            severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+            description=workshop.used.meant(found.message),
+            metadata={
+                name: float(f"{number:.4g}") if isinstance(number, float) else number
+                for name, number in found.numbers.items()
+            },
+        )
 
 
 def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[Arguments, Outcome]:
@@ -151,16 +148,12 @@ def user_errors_as_failures(function: Callable[Arguments, Outcome]) -> Callable[
             since = added_since(dg.OpExecutionContext.get())
             raise dg.Failure(f"{error}{since}", allow_retries=False) from None
         except dg.DagsterExecutionInterruptedError as stopped:
-            _cancel_if_started_in_a_terminal()
+            context = dg.OpExecutionContext.get()
+            if context.run.remote_job_origin is None:  # started in a terminal
+                # Ctrl-C is the wish of a person, as Terminate is in the UI. Dagster would count it as failed.
+                context.instance.report_run_canceling(context.run)
             if isinstance(stopped, StoppedError):
                 raise
             raise StoppedError(STOPPED) from None
 
     return run
-
-
-def _cancel_if_started_in_a_terminal() -> None:
-    """Ctrl-C is the wish of a person, as Terminate is in the UI. Dagster would count the run as failed."""
-    context = dg.OpExecutionContext.get()
-    if context.run.remote_job_origin is None:
-        context.instance.report_run_canceling(context.run)

@@ -67,15 +67,10 @@ def claim(instance: dg.DagsterInstance, run: dg.DagsterRun, used: UsedRecipe) ->
             tags |= {REPOSITORY_TAG: f"__repository__@{DEFINITIONS}"}
     instance.add_run_tags(run.run_id, tags)
     if REPOSITORY_TAG in tags and (stored := instance.get_run_by_id(run.run_id)):
-        _store_origin(instance, stored)
-
-
-def _store_origin(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Dagster takes an origin only where it starts a run itself."""
-    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(DEFINITIONS), "__repository__")
-    dagster_storages.write(
-        instance, run._replace(remote_job_origin=RemoteJobOrigin(repository, run.job_name))
-    )
+        # Dagster takes an origin only where it starts a run itself.
+        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(DEFINITIONS), "__repository__")
+        origin = RemoteJobOrigin(repository, run.job_name)
+        dagster_storages.write(instance, stored._replace(remote_job_origin=origin))
 
 
 def process_of(run: dg.DagsterRun) -> str | None:
