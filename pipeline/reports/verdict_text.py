@@ -42,28 +42,37 @@ def _accuracy(wrong: Difference | None) -> str:
     return "-" if wrong is None else f"{-100 * wrong.value:+.1f} ± {100 * (wrong.high - wrong.value):.1f}"
 
 
-def sentence(verdict: Verdict) -> str:
-    """The word, and what it rests on."""
+def _obstacle(verdict: Verdict) -> tuple[str, str]:
+    """Why nothing can be told, and what to do about it; both empty if it can."""
     if verdict.gone:
         named = "; ".join(f"{name} cannot be looked for ({why})" for name, why in verdict.gone.items())
-        return f"cannot tell {verdict.theirs} from {verdict.ours}: what was trained of {named}."
+        remedy = "Put the same files back: their content is part of what names a run."
+        return f"what was trained of {named}", remedy
     if verdict.lost:
         named = " and ".join(f"{name} does not give back {lost}" for name, lost in verdict.lost.items())
-        return (
-            f"cannot tell {verdict.theirs} from {verdict.ours}: the tokenizer of {named}, so bits per byte "
-            "are those of another text."
-        )
+        remedy = f"Take a tokenizer that gives text back for {' and '.join(verdict.lost)}."
+        return f"the tokenizer of {named}, so bits per byte are those of another text", remedy
     if verdict.few:
         texts = ", ".join(f"{name} has {number}" for name, number in verdict.few.items())
         return (
-            f"cannot tell {verdict.theirs} from {verdict.ours}: each text needs at least {FEWEST} "
-            f"documents, or sources where it has several documents of one, and {texts}."
+            f"each text needs at least {FEWEST} documents, or sources where it has several documents of one, "
+            f"and {texts}",
+            "Name text with more documents or sources in `evaluation.texts`; of a section, read more "
+            "conversations, or hold more of them out with `shards.validation_fraction`.",
         )
     if verdict.changed:
+        sources = ", ".join(verdict.changed)
         return (
-            f"cannot tell {verdict.theirs} from {verdict.ours}: the source of {', '.join(verdict.changed)} "
-            "changed between their runs, so they were trained on different text."
+            f"the source of {sources} changed between their runs, so they were trained on different text",
+            "--run trains those again that read what it does not hold any more.",
         )
+    return "", ""
+
+
+def sentence(verdict: Verdict) -> str:
+    """The word, and what it rests on."""
+    if why := _obstacle(verdict)[0]:
+        return f"cannot tell {verdict.theirs} from {verdict.ours}: {why}."
     if not verdict.total or verdict.word == UNDECIDED:
         have = "has" if verdict.seeds == 1 else "have"
         return (
@@ -117,17 +126,8 @@ def advice(verdict: Verdict, arms: Mapping[str, Arm], wanted: float) -> str:
     """What it would take to see a difference of `wanted` bits per byte, and what that costs here."""
     pair = [arms[verdict.ours], arms[verdict.theirs]]
     seconds = [arm.seconds for arm in pair if arm.seconds]
-    if verdict.gone:
-        return "Put the same files back: their content is part of what names a run."
-    if verdict.lost:
-        return f"Take a tokenizer that gives text back for {' and '.join(verdict.lost)}."
-    if verdict.few:
-        return (
-            "Name text with more documents or sources in `evaluation.texts`; of a section, read more "
-            "conversations, or hold more of them out with `shards.validation_fraction`."
-        )
-    if verdict.changed:
-        return "--run trains those again that read what it does not hold any more."
+    if remedy := _obstacle(verdict)[1]:
+        return remedy
     if not verdict.total:
         return f"Three seeds of each: {_needed_settings(pair, 3)}--run{_cost(3, pair, seconds)}."
     if verdict.total.detectable <= wanted and verdict.seeds >= LOOKS[0]:
