@@ -93,7 +93,7 @@ class TrainerProcess:
         self._bar.is_now("starting the trainer")
         self._reasons, self._handled = [], 0
         # In the run directory, where a trainer on another machine can write too.
-        reader = TrainerMessages(str(config.with_name("messages.jsonl")))
+        reader = TrainerMessages(config.with_name("messages.jsonl"))
         with closing(ErrorOutput()) as output:
             with dg.open_pipes_session(self.context, dg.PipesEnvContextInjector(), reader) as session:
                 self._messages = session.get_custom_messages

@@ -43,7 +43,7 @@ def test_a_message_that_is_read_half_written_is_not_lost(tmp_path: Path) -> None
 
     @dg.op
     def follow(context: dg.OpExecutionContext) -> list[Any]:
-        reader = TrainerMessages(str(tmp_path / "messages.jsonl"))
+        reader = TrainerMessages(tmp_path / "messages.jsonl")
         with dg.open_pipes_session(context, dg.PipesEnvContextInjector(), reader) as session:
             writer = threading.Thread(target=_write_slowly, args=(tmp_path / "messages.jsonl",))
             writer.start()
