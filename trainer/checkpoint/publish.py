@@ -11,7 +11,7 @@ from typing import Any
 
 from trainer.system.durable import atomic_directory, read_json
 from trainer.system.errors import TrainerError
-from trainer.system.run_history import MANIFEST, OPTIMIZER_FILES, STEP, model_version
+from trainer.system.run_history import MANIFEST, OPTIMIZER_FILES, STEP
 
 
 class CheckpointError(TrainerError):
@@ -109,11 +109,6 @@ def newest_valid(
         else:
             return checkpoint, skipped
     return None, skipped
-
-
-def data_version(checkpoint: Path) -> str:
-    """The sha256 of the names and hashes of the exported model's files: equal for equal models."""
-    return model_version(manifest(checkpoint))
 
 
 def _fingerprint(path: Path) -> dict[str, int | str]:

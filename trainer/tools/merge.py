@@ -17,7 +17,7 @@ from trainer.run.records.loss_curve import draw_losses
 from trainer.system.durable import atomic_directory, read_json, room_in
 from trainer.system.errors import TrainerError
 from trainer.system.run_directory import RunDirectory
-from trainer.system.run_history import MERGED, RunHistory, checkpoint_sha256
+from trainer.system.run_history import MERGED, RunHistory, checkpoint_sha256, reported
 from trainer.system.wording import counted
 
 UNSHARED = {"state": None}  # no training reaches a mean
@@ -93,19 +93,9 @@ def merge(
             write_json(checkpoint / "state.json", state | {"evaluation": evaluation})
             _write_metrics(directory, main, evaluation)
 
-        saved = directory.checkpoint(step)
-        publish.publish(saved, write)
-        data_version, evaluation = publish.data_version(saved), read_state(saved)["evaluation"] or {}
-    return {
-        "step": step,
-        "tokens": main.state["tokens"],
-        "path": str(RunDirectory(output).checkpoint(step)),
-        "data_version": data_version,
-        "loss": main.state["loss"],
-        "validation_loss": evaluation.get("loss"),
-        "perplexity": evaluation.get("perplexity"),
-        "bits_per_byte": evaluation.get("bits_per_byte"),
-    }
+        publish.publish(directory.checkpoint(step), write)
+    saved = RunDirectory(output).checkpoint(step)
+    return reported(saved, read_state(saved), publish.manifest(saved))
 
 
 def _read(checkpoints: Sequence[Path], weights: Sequence[float] | None) -> list[Parent]:

@@ -7,6 +7,7 @@ import pytest
 
 from trainer.checkpoint import publish, retention
 from trainer.system.run_directory import RunDirectory
+from trainer.system.run_history import model_version
 
 
 def fill(text: str) -> Callable[[Path], None]:
@@ -103,7 +104,7 @@ def test_the_data_version_is_that_of_the_model_alone(checkpoints: Path) -> None:
         fill("model 4")(directory)
         (directory / "state").write_text("other")
 
-    first = publish.data_version(checkpoints / "step-00000004")
+    first = model_version(publish.manifest(checkpoints / "step-00000004"))
     publish.publish(checkpoints / "step-00000020", other_state)
-    assert publish.data_version(checkpoints / "step-00000020") == first
-    assert publish.data_version(checkpoints / "step-00000008") != first
+    assert model_version(publish.manifest(checkpoints / "step-00000020")) == first
+    assert model_version(publish.manifest(checkpoints / "step-00000008")) != first

@@ -18,7 +18,7 @@ from trainer.config import RunConfig, run_identity
 from trainer.run.loop import DONE, run
 from trainer.run.session import Session
 from trainer.system.errors import RESUMABLE, TrainerError
-from trainer.system.run_history import checkpoint_sha256
+from trainer.system.run_history import checkpoint_sha256, model_version
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_of_the_checkpoints_that_stay_those_that_were_asked_for_keep_the_optimiz
 
 def test_a_checkpoint_without_its_optimizer_stands_for_the_same_checkpoint(finished: RunConfig) -> None:
     saved = publish.existing(finished.run_dir / "checkpoints")
-    before = [(checkpoint_sha256(one), publish.data_version(one)) for one in saved]
+    before = [(checkpoint_sha256(one), model_version(publish.manifest(one))) for one in saved]
     for _ in range(2):
         retention.drop_optimizers(saved[-1], of_newest=True)
     assert with_optimizer(finished) == []
-    assert [(checkpoint_sha256(one), publish.data_version(one)) for one in saved] == before
+    assert [(checkpoint_sha256(one), model_version(publish.manifest(one))) for one in saved] == before
 
 
 def test_a_run_that_shall_keep_no_optimizer_has_it_until_it_is_done(
