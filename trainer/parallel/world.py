@@ -83,11 +83,6 @@ class World:
         """
         return self.rank if self.mesh is None else self.rank % self.mesh.size() // self.mesh["tp"].size()
 
-    @property
-    def holders(self) -> int:
-        """The number of processes over which the tensors of this process are split or replicated."""
-        return self.size if self.mesh is None else self.mesh.size()
-
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sums in place over the processes that read different samples."""
         if self.mesh is not None:
@@ -130,18 +125,16 @@ class World:
         if self.size == 1:
             return make()
         box: list[object] = [None, None]
-        if self.is_main:
-            try:
+        try:
+            if self.is_main:
                 box[0] = make()
-            except TrainerError as error:
-                box[1] = str(error)
-                raise
-            finally:
-                dist.broadcast_object_list(box, src=0, device=self.device)
-        else:
+        except TrainerError as error:
+            box[1] = str(error)
+            raise
+        finally:
             dist.broadcast_object_list(box, src=0, device=self.device)
-            if box[1] is not None:
-                raise ToldByMainError(box[1])
+        if box[1] is not None:
+            raise ToldByMainError(box[1])
         return cast(Made, box[0])
 
     @contextmanager
@@ -175,7 +168,7 @@ class World:
         """The global L2 norm of `tensors` (weights or gradients), however they are split."""
         if self.mesh is None:
             return torch.nn.utils.get_total_norm(tensors)
-        return self.sum_all(squares(tensors, self.holders)).sqrt().float()
+        return self.sum_all(squares(tensors, self.mesh.size())).sqrt().float()
 
     @property
     def loss_factor(self) -> int:
