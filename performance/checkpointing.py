@@ -160,7 +160,7 @@ def resuming(step: int) -> float:
         for _ in range(5):
             session = build_session(plan, world)
             started = time.perf_counter()
-            resume.restore(session, resume.find(plan, world, directory.checkpoints))
+            resume.restore(session, resume.find(plan, directory.checkpoints))
             recorder = Recorder(session, directory, Reporter(is_main=False))
             session.plan.data.batch(session.step, 0, 1)
             taken.append(1000 * (time.perf_counter() - started))

@@ -110,7 +110,7 @@ def _resumed(
 ) -> Session:
     """The session at the newest state that there is of the run, its own or another run's."""
     with terminal.doing("looking for a checkpoint to resume from"):
-        resumed = resume.find(plan, world, directory.checkpoints, allow_changes)
+        resumed = world.from_main(lambda: resume.find(plan, directory.checkpoints, allow_changes))
     with terminal.doing("building the model"):
         session = micro_batch.build_fitting(plan, world, resumed)
     session.set_reference()

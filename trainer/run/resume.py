@@ -7,7 +7,6 @@ from typing import Any
 from trainer.checkpoint import publish, state
 from trainer.checkpoint.publish import CheckpointError
 from trainer.optim import weight_averaging
-from trainer.parallel.world import World
 from trainer.run.resolve import Plan
 from trainer.run.session import Session
 from trainer.system.errors import TrainerError
@@ -30,16 +29,12 @@ FIXED = (
 log = logging.getLogger("trainer")
 
 
-def find(plan: Plan, world: World, checkpoints: Path, allow_changes: bool = False) -> Path | None:
-    """The newest valid checkpoint of the run; None if there is none yet.
+def find(plan: Plan, checkpoints: Path, allow_changes: bool = False) -> Path | None:
+    """The newest valid checkpoint of the run; None if there is none yet. For the main process alone.
 
     Raises TrainerError if no checkpoint is valid or the newest belongs to a run with other settings, unless
-    `allow_changes` accepts them. A collective.
+    `allow_changes` accepts them.
     """
-    return world.from_main(lambda: _newest(plan, checkpoints, allow_changes))
-
-
-def _newest(plan: Plan, checkpoints: Path, allow_changes: bool) -> Path | None:
     found, skipped = publish.newest_valid(checkpoints, lambda checkpoint: _check_state(plan, checkpoint))
     if skipped and found is None:
         raise TrainerError(

@@ -85,7 +85,7 @@ def test_a_change_of_precision_begins_with_that_precisions_own_scale(
     trained(settings, precision=first)
     settings["training"]["precision"] = then
     session = new_session(settings)
-    checkpoint = resume.find(session.plan, ALONE, session.config.run_dir / "checkpoints", allow_changes=True)
+    checkpoint = resume.find(session.plan, session.config.run_dir / "checkpoints", allow_changes=True)
     assert checkpoint is not None
     resume.restore(session, checkpoint)
     assert session.context.loss_scale == LossScale.of(session.plan.precision)
