@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from trainer.checkpoint import retention
 from trainer.checkpoint.background import CheckpointWriter, Staging
 from trainer.checkpoint.publish import CheckpointError
 from trainer.config import CheckpointConfig
-from trainer.config.stages import Curriculum
 from trainer.run.records.dagster_pipes import Reporter, send_checkpoint
 from trainer.run.records.recorder import NullRecorder
 from trainer.run.session import Session
@@ -26,21 +24,6 @@ def drop_optimizers(wanted: CheckpointConfig, newest: Path, is_complete: bool) -
     """
     if wanted.optimizer != "all":
         retention.drop_optimizers(newest, of_newest=is_complete and wanted.optimizer == "none")
-
-
-def _leave_what_is_kept(
-    wanted: CheckpointConfig, curriculum: Curriculum, averaged: Collection[int], is_last: bool, newest: Path
-) -> None:
-    def stays(step: int) -> bool:
-        return curriculum.passes(step, wanted.keep_every_tokens) or is_branch_point(wanted, curriculum, step)
-
-    retention.retire(newest, wanted.keep_last, stays, averaged)
-    drop_optimizers(wanted, newest, is_last)
-
-
-def is_branch_point(wanted: CheckpointConfig, curriculum: Curriculum, step: int) -> bool:
-    """Whether the state after `step` steps is kept for other runs."""
-    return wanted.keeps_branch_points and step in curriculum.branch_steps
 
 
 class Saver:
@@ -69,8 +52,8 @@ class Saver:
         return (
             session.is_complete
             or session.step in self._averaged
-            or any(map(session.passes, (wanted.every_tokens, wanted.keep_every_tokens)))
-            or is_branch_point(wanted, session.curriculum, session.step)
+            or session.passes(wanted.every_tokens)
+            or self._stays(session.step)
         )
 
     def save(self) -> None:
@@ -82,12 +65,19 @@ class Saver:
         self.writer.wait()
         # The checkpoint holds the length of the metrics, so they must be on disk before it.
         snapshot = session.snapshot(self._staging, self._recorder.sync())
-        wanted = session.training.checkpoint
-        self.writer.save(
-            self._directory.checkpoint(session.step),
-            snapshot.write,
-            partial(_leave_what_is_kept, wanted, session.curriculum, self._averaged, session.is_complete),
-        )
+        retire = partial(self._retire, session.is_complete)
+        self.writer.save(self._directory.checkpoint(session.step), snapshot.write, retire)
+
+    def _stays(self, step: int) -> bool:
+        """Whether the state after `step` steps is kept for good, also for other runs."""
+        wanted, curriculum = self._session.training.checkpoint, self._session.curriculum
+        is_branch_point = wanted.keeps_branch_points and step in curriculum.branch_steps
+        return is_branch_point or curriculum.passes(step, wanted.keep_every_tokens)
+
+    def _retire(self, is_last: bool, newest: Path) -> None:
+        wanted = self._session.training.checkpoint
+        retention.retire(newest, wanted.keep_last, self._stays, self._averaged)
+        drop_optimizers(wanted, newest, is_last)
 
     def _announce(self, checkpoint: Path) -> None:
         if not self._session.world.is_main:
