@@ -120,7 +120,8 @@ def _in_chat(form: ChatFormat, item: Question) -> Iterator[tuple[Tokens, Tokens]
     """An item as a conversation. Behind messages an answer is complete: it ends as it was learned to."""
     for context, continuation in zip(item.contexts, item.continuations, strict=True):
         if item.messages is None:
-            yield form.prompt(context.strip()), form.text_ids(continuation.strip())
+            asked = form.before_answer([("user", context.strip())])
+            yield asked, form.text_ids(continuation.strip())
         else:
             yield form.before_answer(item.messages), (*form.text_ids(continuation), form.ids.end)
 

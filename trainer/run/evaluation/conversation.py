@@ -65,10 +65,6 @@ class ChatFormat:
     def message(self, role: str, content: str) -> list[int]:
         return [getattr(self.ids, role), *self.text_ids(content), self.ids.end]
 
-    def prompt(self, said: str) -> tuple[int, ...]:
-        """The tokens that a conversation of one question begins with."""
-        return self.before_answer([("user", said)])
-
     def before_answer(self, messages: Iterable[tuple[str, str]]) -> tuple[int, ...]:
         """A conversation, given by role and content of each message, up to the answer that comes next."""
         said = [token for role, content in messages for token in self.message(role, content)]

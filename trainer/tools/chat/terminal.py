@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> int:
         raise TrainerError(f"--port {port}: a chat in the terminal has no port: add --page, or leave it out")
     settings = {name: getattr(options, name) for name in ("max_new_tokens", "temperature", "top_k")}
     with terminal.doing(f"loading {options.model}"):
-        conversation = opened(options.model, samples_of(settings), options.system)
+        samples, directory = samples_of(settings), model_named(options.model)
+        model, form = load_model(directory), ChatFormat.of(directory)
+        conversation = Conversation(model, form, samples, options.system)
     if options.page:
         from trainer.tools.chat.page import serve
 
@@ -49,12 +51,6 @@ def main(arguments: list[str]) -> int:
     else:
         talk(conversation, sys.stdin, sys.stdout)
     return 0
-
-
-def opened(named: str, samples: SamplesConfig, system: str) -> Conversation:
-    """A conversation with the model of this name. Raises TrainerError."""
-    directory = model_named(named)
-    return Conversation(load_model(directory), ChatFormat.of(directory), samples, system)
 
 
 def talk(conversation: Conversation, lines: TextIO, out: TextIO) -> None:

@@ -90,7 +90,7 @@ def test_texts_and_answers_end_where_transformers_ends_them(tmp_path: Path) -> N
         written = peer.generate(torch.tensor([prompt]), max_new_tokens=8, do_sample=False)
         return [token for token in written[0, len(prompt) :].tolist() if token not in ends]
 
-    for prompt in (form.prompt("Hello"), (BOT, *form.text_ids("Hello"))):
+    for prompt in (form.before_answer([("user", "Hello")]), (BOT, *form.text_ids("Hello"))):
         third = theirs(prompt, [END])[2]
         expected = theirs(prompt, [END, third])
         assert len(expected) < 3

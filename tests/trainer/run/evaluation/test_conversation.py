@@ -215,12 +215,13 @@ def test_a_tokenizer_that_was_saved_with_a_length_reads_whole_texts(tmp_path: Pa
     """`transformers` and others save in tokenizer.json how long the texts of a training were made."""
     model, directory = make(), tmp_path / "model"
     exported(tmp_path, model)
-    before = ChatFormat.of(directory).prompt("Hello you")
+    said = [("user", "Hello you")]
+    before = ChatFormat.of(directory).before_answer(said)
     saved = Tokenizer.from_file(str(directory / "tokenizer.json"))
     saved.enable_truncation(4)
     saved.enable_padding(length=30)
     saved.save(str(directory / "tokenizer.json"))
-    assert ChatFormat.of(directory).prompt("Hello you") == before
+    assert ChatFormat.of(directory).before_answer(said) == before
     assert len(load_tokenizer(directory).encode("Hello you").ids) == 9
 
 
