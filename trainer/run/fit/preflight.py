@@ -19,8 +19,8 @@ from trainer.parallel.world import World
 from trainer.run.fit import compiler, conversations
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
-from trainer.run.records import trackers
 from trainer.system.errors import TrainerError
+from trainer.system.launch import missing_trackers
 from trainer.system.wording import counted
 
 BLOCK_TOKENS = 1 << 20
@@ -41,7 +41,8 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     sizes of all shards and some of their ids; an invalid id found later ends the run with the name of its
     document (TrainingData.batch).
     """
-    trackers.check(config.training)
+    for problem in missing_trackers(config.training.sinks):
+        raise TrainerError(problem)
     compiler.check(config.training, world.device)
     check_batch(config.training, config.training.micro_batch_windows, world.data_size)
     _check_tokenizer(config)

@@ -20,10 +20,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from trainer.config import RunConfig, TrainingConfig, config_hash
+from trainer.config import RunConfig, config_hash
 from trainer.system.durable import read_json, write_atomically
 from trainer.system.errors import TrainerError, first_line
-from trainer.system.launch import MLFLOW_PLACE, missing_trackers
+from trainer.system.launch import MLFLOW_PLACE
 from trainer.system.run_history import flat
 
 CLOSING_SECONDS = 60.0  # at the end of a run, for sending what waits
@@ -171,12 +171,6 @@ def _known_id(record: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning(f"{record}: cannot be read ({error!r}): trackers begin new curves of this run")
         return None
-
-
-def check(training: TrainingConfig) -> None:
-    """Raises TrainerError when a tracker's package is not installed."""
-    for problem in missing_trackers(training.sinks):
-        raise TrainerError(problem)
 
 
 def _reason(error: Exception) -> str:

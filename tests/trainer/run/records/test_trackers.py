@@ -15,8 +15,10 @@ import yaml
 from dagster_pipes import encode_param
 
 from tests.trainer.runs import start, write_config
+from tests.trainer.steps import ALONE
 from tests.trainer.trained import trained
 from trainer.config import RunConfig, config_hash, run_identity
+from trainer.run.fit import preflight
 from trainer.run.records import trackers
 from trainer.system import launch
 from trainer.system.errors import TrainerError
@@ -70,7 +72,7 @@ def test_a_missing_package_is_one_sentence_before_anything_is_written(
     monkeypatch.setattr(launch, "find_spec", lambda name: None)
     config = RunConfig.model_validate(settings | {"training": settings["training"] | {"sinks": ["wandb"]}})
     with pytest.raises(TrainerError, match=re.escape("`.venv/bin/pip install -e '.[wandb]'`")):
-        trackers.check(config.training)
+        preflight.check(config, ALONE)
 
 
 def test_a_resumed_run_continues_the_same_curves_in_mlflow(tracked: Path) -> None:
