@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from harness.sidebyside import record
 
-from trainer.data.packing.document_stream import DocumentStream
-from trainer.data.packing.document_windows import PIECE_WINDOWS, DocumentWindows
+from trainer.data.packing.document_stream import PIECE_WINDOWS, DocumentStream, DocumentWindows
 from trainer.data.shard_writer import ShardWriter
 from trainer.data.shards import TokenStream
 from trainer.data.windows import StridedWindows

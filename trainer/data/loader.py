@@ -10,8 +10,7 @@ import numpy as np
 from trainer.config import CorpusShards, DataConfig, TrainingConfig
 from trainer.data.held_out import held_out
 from trainer.data.order import sample_order
-from trainer.data.packing.document_stream import DocumentStream
-from trainer.data.packing.document_windows import PIECE_WINDOWS, DocumentWindows
+from trainer.data.packing.document_stream import PIECE_WINDOWS, DocumentStream, DocumentWindows
 from trainer.data.packing.packed_rows import PackedRows
 from trainer.data.shards import Shard, ShardError, TokenStream, bin_path
 from trainer.data.windows import StridedWindows

@@ -16,8 +16,7 @@ import torch
 
 from trainer.config.stages import CurriculumStage
 from trainer.data.order import mixture_turns
-from trainer.data.packing.document_stream import DocumentStream
-from trainer.data.packing.document_windows import DocumentWindows
+from trainer.data.packing.document_stream import DocumentStream, DocumentWindows
 from trainer.data.shards import Shard
 from trainer.parallel.world import World
 from trainer.run.resolve import Plan

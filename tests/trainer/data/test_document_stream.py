@@ -14,8 +14,7 @@ from tests.trainer.shards import write_shard
 from trainer.config import RunConfig
 from trainer.data.loader import TrainingData
 from trainer.data.packing import document_stream
-from trainer.data.packing.document_stream import DocumentStream, shuffled
-from trainer.data.packing.document_windows import DocumentWindows
+from trainer.data.packing.document_stream import DocumentStream, DocumentWindows, shuffled
 from trainer.data.shards import TokenStream
 
 BOT, EOT = 2, 3
