@@ -6,17 +6,18 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from trainer.checkpoint import publish
-from trainer.config import CorpusShards, DataConfig, RunConfig, TrainingConfig
+from trainer.config import ChatIds, CorpusShards, DataConfig, RunConfig, TrainingConfig
 from trainer.config.model_files import TOKENIZER
 from trainer.data.held_out import held_out
 from trainer.data.shards import Shard, ShardError, idx_path
 from trainer.hf.tokenizer import load_tokenizer
 from trainer.model.llama import padded_vocab_size
 from trainer.parallel.world import World
-from trainer.run.fit import compiler, conversations
+from trainer.run.fit import compiler
 from trainer.run.fit.hardware import free_memory
 from trainer.run.fit.memory import Footprint, copies_with_averages, is_ample
 from trainer.system.errors import TrainerError
@@ -27,6 +28,8 @@ BLOCK_TOKENS = 1 << 20
 # Shards whose content is known are sampled: this many of them, this many tokens each.
 SAMPLED_SHARDS, SAMPLED_TOKENS = 64, 1 << 16
 SLOW_SECONDS = 10.0
+SEARCHED_TOKENS = 1 << 20  # of a shard, for an answer
+KINDS = {1: "single conversations", 2: "pairs of a chosen and a rejected conversation"}
 # Forward pass only, a third of the operations of a training step.
 FORWARD_SHARE, LONG_VALIDATION_SHARE = 1 / 3, 0.2
 
@@ -47,7 +50,7 @@ def check(config: RunConfig, world: World) -> dict[str, str]:
     check_batch(config.training, config.training.micro_batch_windows, world.data_size)
     _check_tokenizer(config)
     found = {corpus.name: _check_shards(corpus, config.data) for corpus in config.data.corpora}
-    conversations.check(config)
+    _check_conversations(config)
     _check_disk(config)
     _check_memory(config, world)
     _warn_of_long_validations(config)
@@ -153,6 +156,47 @@ def _hash_shards(name: str, shards: list[Shard], data: DataConfig) -> str:
             "configuration to skip this next time"
         )
     return found
+
+
+def _check_conversations(config: RunConfig) -> None:
+    """Raises TrainerError for shards that the objective cannot learn from, by the beginning of each and the
+    lengths of all.
+    """
+    objective, chat, data = config.training.objective, config.data.chat, config.data
+    if objective == "pretrain" or chat is None:
+        return
+    answered = set()
+    for corpus in data.corpora:
+        for prefix in (*corpus.train, *corpus.validation):
+            shard, told = Shard(prefix), f"corpus {corpus.name!r}: {prefix}"
+            if not shard.num_documents:
+                continue
+            first = shard.document(0)
+            found, wanted = int((first == data.bot_id).sum()), 2 if objective == "dpo" else 1
+            if found != wanted:
+                raise TrainerError(
+                    f"{told} holds {KINDS.get(found, 'other documents')}, and training.objective {objective} "
+                    f"learns from {KINDS[wanted]}: leave the corpus out, or change the objective"
+                )
+            _check_lengths(told, shard, config.training.seq_len, chat)
+            if (shard.tokens[:SEARCHED_TOKENS] == chat.assistant).any():
+                answered.add("train" if prefix in corpus.train else "validation")
+    for split, what in (("train", "answers to learn"), ("validation", "held-out answers")):
+        if split not in answered:
+            raise TrainerError(
+                f"no corpus has {what} in its {split} shards, which training.objective {objective} needs: "
+                "add conversations, or hold out a larger share of them"
+            )
+
+
+def _check_lengths(told: str, shard: Shard, seq_len: int, chat: ChatIds) -> None:
+    long = np.flatnonzero(shard.lengths > seq_len + 1)
+    roles = [chat.system, chat.user, chat.assistant, chat.tool]
+    for document in long[np.isin(shard.seconds(long), roles)][:1]:
+        raise TrainerError(
+            f"{told}: document {document} has {shard.lengths[document]} tokens, but a row of seq_len "
+            f"{seq_len} holds {seq_len + 1}: raise it, or tokenize for it"
+        )
 
 
 def _check_disk(config: RunConfig) -> None:
