@@ -22,7 +22,7 @@ from trainer.config.model_files import (
 )
 from trainer.config.run import format_validation_error
 from trainer.system.errors import TrainerError
-from trainer.system.hub import refusal
+from trainer.system.hub import downloading
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 INSTEAD = "name what peft's merge_and_unload makes of it"
@@ -106,15 +106,8 @@ def _base(directory: Path, settings: _Settings) -> Path:
     """The directory of the model that an adapter changes, from the hub if it is not on this machine."""
     named = settings.base_model_name_or_path
     source = base_named(directory, named, settings.revision)
-    try:
+    with downloading(f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and"):
         base = source.path or downloaded(named, source.revision)
-    except TrainerError:
-        raise
-    except Exception as error:  # the HTTP library's own errors, which change between its versions
-        raise TrainerError(
-            f"{directory / ADAPTER}: base_model_name_or_path {named!r} is not a directory, and cannot be "
-            f"downloaded from the Hugging Face hub: {refusal(error)}"
-        ) from error
     if not ((base / CONFIG).is_file() and holds_weights(base)):
         raise TrainerError(
             f"{directory / ADAPTER}: the base {named} holds no {CONFIG} with weights in safetensors: "

@@ -10,8 +10,7 @@ from trainer.config.hugging_face import check_shape, check_vocabulary, file_of, 
 from trainer.config.model_files import TOKENIZER
 from trainer.config.peft import downloaded
 from trainer.hf.tokenizer import load_tokenizer
-from trainer.system.errors import TrainerError
-from trainer.system.hub import refusal
+from trainer.system.hub import downloading
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,5 @@ class Pretrained:
 def _locate(source: PretrainedConfig) -> Path:
     if source.path is not None:
         return source.path
-    try:
+    with downloading(f"training.pretrained: {source.repo} at {source.revision}"):
         return downloaded(str(source.repo), source.revision)
-    except TrainerError:
-        raise
-    except Exception as error:  # the HTTP library's own errors, which change between its versions
-        raise TrainerError(
-            f"training.pretrained: {source.repo} at {source.revision} cannot be downloaded from the Hugging "
-            f"Face hub: {refusal(error)}"
-        ) from error

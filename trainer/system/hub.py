@@ -1,8 +1,23 @@
 """Why the Hugging Face hub does not give what it was asked for."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
-from trainer.system.errors import reason
+from trainer.system.errors import TrainerError, reason
+
+
+@contextmanager
+def downloading(what: str) -> Iterator[None]:
+    """Raises TrainerError if the hub does not give `what`, with the reason. Other TrainerErrors pass."""
+    try:
+        yield
+    except TrainerError:
+        raise
+    except Exception as error:  # the HTTP library's own errors, which change between its versions
+        raise TrainerError(
+            f"{what} cannot be downloaded from the Hugging Face hub: {refusal(error)}"
+        ) from error
 
 
 def refusal(error: Exception) -> str:

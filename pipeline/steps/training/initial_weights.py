@@ -1,7 +1,7 @@
 """The weights that training starts from: path on this machine, identity, and their model's lineage."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from trainer.config.peft import (
 from trainer.config.tensors import Shape, check_tensors, stored_shapes
 from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
-from trainer.system.hub import refusal
+from trainer.system.hub import downloading
 
 
 def located(recipe: Recipe) -> TrainingConfig:
@@ -138,7 +138,7 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
             directory = recipe.path(source.path)
             _weights(directory)
         else:
-            with _of_the_hub(source, CONFIG):
+            with downloading(f"the {CONFIG} of {source.repo} at {source.revision}"):
                 directory = _looked_at(source)
         check_shape(directory, training.model)
         if training.lora:
@@ -151,7 +151,7 @@ def check(store: Store, recipe: Recipe, retrain: bool = False) -> None:
             tokenizer.source,
             training.learns_tokens,
         )
-        with _of_the_hub(source, "weights"):
+        with downloading(f"the weights of {source.repo} at {source.revision}"):
             tensors = _shapes(source, directory)
         place = directory if source.path else source.repo
         check_tensors(place, tensors, training.model, tokenizer.entries, grows=True)
@@ -205,20 +205,6 @@ def _shapes(source: PretrainedConfig, directory: Path) -> Iterable[tuple[str, Sh
         for file in metadata.files_metadata.values()
         for name, tensor in file.tensors.items()
     ]
-
-
-@contextmanager
-def _of_the_hub(source: PretrainedConfig, what: str) -> Iterator[None]:
-    """Says which weights the hub does not give, and why."""
-    try:
-        yield
-    except (TrainerError, PipelineError):
-        raise
-    except Exception as error:  # the HTTP library's own errors, which change between its versions
-        raise PipelineError(
-            f"training.pretrained: the {what} of {source.repo} at {source.revision} cannot be downloaded "
-            f"from the Hugging Face hub: {refusal(error)}"
-        ) from error
 
 
 def _weights(directory: Path) -> list[Path]:
