@@ -5,9 +5,8 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from trainer.config.hugging_face import file_of, is_model, read_size
-from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG
+from trainer.config.model_files import TOKENIZER, TOKENIZER_CONFIG, read_settings
 from trainer.data.message_tokenizer import for_messages
-from trainer.system.durable import read_json
 from trainer.system.errors import TrainerError
 
 
@@ -51,9 +50,7 @@ def begin_of_text(directory: Path) -> str:
     """The token that begins a text, which tokenizer_config.json names; [BOT] where there is no such file."""
     path = file_of(directory, TOKENIZER_CONFIG)
     try:
-        named = read_json(path).get("bos_token")
+        named = read_settings(path).get("bos_token")
     except FileNotFoundError:
         return "[BOT]"
-    except (OSError, ValueError, AttributeError) as error:
-        raise TrainerError(f"{path}: cannot be read: {error}") from error
     return str(named["content"] if isinstance(named, dict) else named)
