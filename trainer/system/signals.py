@@ -7,9 +7,9 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import FrameType, TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
+from typing import Any
 
 from trainer.system import ctrl_c, terminal
 
@@ -32,27 +32,28 @@ def heeded(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
     return [number for number in numbers if not (ignored and number == signal.SIGHUP)]
 
 
-class StopSignals:
+@contextmanager
+def handling(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
+    """Meanwhile these signals call `handler`."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+class StopSignals(ExitStack):
     """While entered, the signals in STOPPING raise StoppedEarlyError until `after_step` is called; from
     then on they only set `received`. A second Ctrl-C ends the process at once.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.received = False
         self._raises = True
         self._first = 0.0
-        self._previous: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in heeded(STOPPING):
-            self._previous[number] = signal.signal(number, self._receive)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self.enter_context(handling(heeded(STOPPING), self._receive))
 
     def after_step(self) -> None:
         """Lets a signal wait for the end of the step from now on."""
@@ -95,15 +96,9 @@ def loading(what: str = "loading PyTorch") -> Iterator[None]:
                 gc.enable()
 
 
-@contextmanager
-def ending_at_once() -> Iterator[None]:
+def ending_at_once() -> AbstractContextManager[None]:
     """Meanwhile the signals in STOPPING end the process, which waits in a library that hears none of them."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in heeded(STOPPING)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return handling(heeded(STOPPING), signal.SIG_DFL)
 
 
 def stop_with_parent(number: signal.Signals = signal.SIGTERM) -> None:

@@ -17,7 +17,7 @@ from pipeline.store.errors import PipelineError
 from trainer.system import terminal
 from trainer.system.errors import USER_ERROR
 from trainer.system.launch import STOP_SECONDS
-from trainer.system.signals import stop_with_parent
+from trainer.system.signals import handling, stop_with_parent
 
 POLL_SECONDS = 0.2
 # For the trainer to finish its step and save; longer than torchrun gives its processes.
@@ -103,12 +103,8 @@ def ignore_stop_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling((signal.SIGINT, signal.SIGTERM), signal.SIG_IGN):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 class ErrorOutput:
