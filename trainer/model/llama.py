@@ -301,6 +301,6 @@ class Llama(nn.Module):
 
 
 def generator(seed: int, name: str) -> torch.Generator:
-    """What draws the first values of a parameter."""
+    """What draws the random numbers called `name`, such as the first values of a parameter."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)

@@ -1,11 +1,12 @@
 """Optimizers that read a second pass over the batch, whose targets the model draws itself."""
 
-import hashlib
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch.optim import Optimizer
+
+from trainer.model.llama import generator
 
 # Logits of one chunk. A GPU needs more of them than a CPU's cache holds to be busy.
 CHUNK_LOGITS = {"cpu": 2 * 1024 * 1024, "cuda": 32 * 1024 * 1024}
@@ -39,11 +40,10 @@ def draws(seed: int, *, first_sample: int, samples: int, length: int) -> torch.T
     """Uniform numbers [samples, length]. Each row is a function of `seed` and its sample's number in the run,
     so it does not depend on how a batch is divided, or on where a run was resumed.
     """
-    rows = []
-    for sample in range(first_sample, first_sample + samples):
-        key = hashlib.blake2b(f"{seed}/draw/{sample}".encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
-        rows.append(torch.rand(length, generator=generator))
+    rows = [
+        torch.rand(length, generator=generator(seed, f"draw/{sample}"))
+        for sample in range(first_sample, first_sample + samples)
+    ]
     return torch.stack(rows)
 
 
