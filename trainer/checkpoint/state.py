@@ -108,16 +108,6 @@ class Snapshot:
     optimizer: OptimizerFile | None
     facts: Facts
 
-    @classmethod
-    def take(
-        cls, model: Llama, optimizer: OptimizerFile | None, facts: Facts, staging: Staging, world: World
-    ) -> Self:
-        """Copies the model. The snapshot is valid until `staging` is used again. A collective if the model is
-        split.
-        """
-        adapter = staging.copy(adapters(model).items())
-        return cls(staging.model(model, world), adapter, optimizer, facts)
-
     def write(self, directory: Path) -> None:
         """Writes everything but the manifest into the directory of a checkpoint."""
         if self.optimizer is not None:

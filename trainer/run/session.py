@@ -15,7 +15,7 @@ from trainer.config import RunConfig, TrainingConfig
 from trainer.hf import load_weights
 from trainer.model import precision
 from trainer.model.llama import Llama
-from trainer.model.lora import adapt
+from trainer.model.lora import adapt, adapters
 from trainer.model.precision import LossScale
 from trainer.optim import weight_averaging
 from trainer.optim.build import build
@@ -193,17 +193,15 @@ class Session:
 
     def snapshot(self, staging: Staging, metrics_bytes: int) -> state.Snapshot:
         """The contents of a checkpoint of the current step, copied into `staging`, with averaged weights if
-        there are any. A collective if the model is split.
+        there are any. Valid until `staging` is used again. A collective if the model is split.
         """
-        is_of_the_model_only = self.is_complete and self.training.checkpoint.optimizer == "none"
         facts = state.Facts(self.config, self.plan.identity, self.progress(metrics_bytes))
         with weight_averaging.use_averaged_weights(self.optimizers):
-            optimizer = (
-                None
-                if is_of_the_model_only
-                else state.OptimizerFile.of(self.model, self.optimizers, staging, self.world)
-            )
-            return state.Snapshot.take(self.model, optimizer, facts, staging, self.world)
+            optimizer = None
+            if not self.is_complete or self.training.checkpoint.optimizer != "none":
+                optimizer = state.OptimizerFile.of(self.model, self.optimizers, staging, self.world)
+            adapter = staging.copy(adapters(self.model).items())
+            return state.Snapshot(staging.model(self.model, self.world), adapter, optimizer, facts)
 
 
 def build_session(plan: Plan, world: World) -> Session:
