@@ -13,14 +13,12 @@ from trainer.run.learned_tokens import Answers
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one process, ready for the model.
-
-    `tokens` and `targets` are int64 [rows, seq_len]. A target that is not predicted is IGNORED. `documents`
-    [rows, seq_len] numbers the documents of each row; None when they may attend to each other. `dropout_keys`
-    [rows, 2] are those of `trainer.model.dropout`; None without dropout. `reference` belongs to preferences:
-    fp32 [rows, pairs, 2], the reference's log-probability of each chosen and each rejected answer. Documents
-    1 and 2 of a row are its first pair. `draws` [rows, seq_len] are uniform numbers, for a second pass whose
-    targets the model draws.
+    """`tokens` and `targets` are int64 [rows, seq_len]. A target that is not predicted is IGNORED.
+    `documents` [rows, seq_len] numbers the documents of each row; None when they may attend to each other.
+    `dropout_keys` [rows, 2] are those of `trainer.model.dropout`; None without dropout. `reference` belongs
+    to preferences: fp32 [rows, pairs, 2], the reference's log-probability of each chosen and each rejected
+    answer. Documents 1 and 2 of a row are its first pair. `draws` [rows, seq_len] are uniform numbers, for a
+    second pass whose targets the model draws.
     """
 
     tokens: torch.Tensor

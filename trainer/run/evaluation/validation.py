@@ -127,12 +127,9 @@ def evaluate_checkpoint(
         )
     model = load_model(checkpoint / "hf")
     everything = config.training.evaluation.model_copy(update={"max_tokens": None})
-    training = config.training.model_copy(update={"evaluation": everything})
-    precision = resolve_precision(training.precision, model.device)
-    alone, config = World(0, 1, model.device), config.model_copy(update={"training": training})
-    known = None
-    if training.objective == "dpo":
-        known = held_out_of(checkpoint, config, trained)
+    config, alone = config.with_training(evaluation=everything), World(0, 1, model.device)
+    precision = resolve_precision(config.training.precision, model.device)
+    known = held_out_of(checkpoint, config, trained) if config.training.objective == "dpo" else None
     found = evaluate(Evaluation(model, config, precision, alone), known)
     if found is None:
         raise TrainerError("no corpus has validation shards: set data.corpora.<number>.validation")
