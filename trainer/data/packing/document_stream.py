@@ -56,7 +56,7 @@ class DocumentStream:
     with the tokens; `content` identifies the tokens.
 
     The index is stored in `directory`; of several processes one makes it and the others wait. Making it reads
-    every token. Raises ShardError if a shard's index is inconsistent, or if there is nothing to predict.
+    every token. Raises ShardError if a shard's index is inconsistent.
     """
 
     def __init__(self, tokens: TokenStream, longest: int, name: str, content: str, directory: Path) -> None:
