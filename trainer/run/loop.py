@@ -4,7 +4,7 @@ import logging
 import math
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from itertools import count
 
@@ -28,7 +28,7 @@ from trainer.run.records.step_timer import StepTimer
 from trainer.run.resolve import Plan, resolve
 from trainer.run.session import Session
 from trainer.run.shared_states import go_on_from_newest
-from trainer.run.step import NotFiniteError, StepResult
+from trainer.run.step import NotFiniteError
 from trainer.system import terminal
 from trainer.system.errors import RESUMABLE, ProcessLostError, TrainerError, in_every_process
 from trainer.system.prefetch import ahead
@@ -144,7 +144,8 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
             recorder.before_step()
             with timer.waiting():
                 windows = torch.from_numpy(next(batches))
-            result = _take_step(session, windows.to(world.device), is_first=session.step == first)
+            with _step_errors(session, is_first=session.step == first):
+                result = session.take_step(windows.to(world.device))
             timer.after_step()
             norm = session.weight_norm() if result.spike or session.is_logged else None
             recorder.step(result, norm, step_seconds=timer.seconds, wait_seconds=timer.waited)
@@ -165,14 +166,14 @@ def _train(session: Session, recorder: NullRecorder, saver: Saver, stop: StopSig
         world.barrier()
 
 
-def _take_step(session: Session, windows: torch.Tensor, is_first: bool) -> StepResult:
+@contextmanager
+def _step_errors(session: Session, is_first: bool) -> Iterator[None]:
     """Raises TrainerError for a step that does not fit or is not finite."""
+    # Only the first step makes the optimizer's state: the dry run did not.
+    fitting = explained("the first step, which adds the optimizer's state,") if is_first else nullcontext()
     try:
-        if not is_first:
-            return session.take_step(windows)
-        # Only the first step makes the optimizer's state: the dry run did not.
-        with explained("the first step, which adds the optimizer's state,"):
-            return session.take_step(windows)
+        with fitting:
+            yield
     except NotFiniteError as error:
         with in_every_process():
             raise TrainerError(explain(session, error, session.config.run_dir)) from error

@@ -19,7 +19,6 @@ from tests.trainer.parallel.processes import together
 from tests.trainer.runs import ROOT, write_config
 from trainer import __main__
 from trainer.config import RunConfig
-from trainer.run import loop
 from trainer.run.loop import run
 from trainer.run.session import Session
 from trainer.run.step import StepResult
@@ -110,15 +109,15 @@ def test_torchrun_is_left_the_time_to_tell_of_the_process_that_was_lost(
 def _without_the_other(settings: dict[str, Any], seconds: int, place: Path) -> None:
     """Trains. The second process ends, after so many seconds, in place of its second step."""
     if os.environ["RANK"] == "1":
-        take_step = loop._take_step
+        take_step = Session.take_step
 
-        def ends(session: Session, *arguments: Any, **named: Any) -> StepResult:
+        def ends(session: Session, windows: torch.Tensor) -> StepResult:
             if session.step == 0:
-                return take_step(session, *arguments, **named)
+                return take_step(session, windows)
             time.sleep(seconds)
             os._exit(9)
 
-        loop._take_step = ends
+        Session.take_step = ends
     try:
         run(RunConfig.model_validate({**settings, "run_dir": str(place / "run")}))
     except ProcessLostError as error:
