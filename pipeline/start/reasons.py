@@ -79,8 +79,8 @@ def notes(chosen: Chosen) -> Iterator[str]:
     if needed > 1.05 * wishes.seconds:
         yield f"The time is short: with its preparations, this takes about {needed / 60:,.1f} minutes."
     if chosen.length.unique < LITTLE_TEXT:
-        size = f"{chosen.length.text_bytes / 1e6:,.1f} MB"
-        yield f"There is little text, {size}: expect a model that imitates its style and knows little."
+        mb = chosen.length.text_bytes / 1e6
+        yield f"There is little text, {mb:,.1f} MB: expect a model that imitates its style and knows little."
     has_chats = any(corpus.shape.format == "chat" for corpus in folder.corpora)
     if wishes.chat and not has_chats:
         none = "the folder holds no conversations, so the model is not taught to answer"
