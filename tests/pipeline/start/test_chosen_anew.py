@@ -176,7 +176,7 @@ def test_text_of_somewhat_more_tokens_than_expected_is_read_as_often_as_was_plan
 
     def written(folder: Path) -> None:
         for number, text in enumerate(ENGLISH):
-            codes = " ".join(chance.randbytes(4).hex() for _ in range(len(text) // 40))
+            codes = " ".join(chance.randbytes(4).hex() for _ in range(len(text) // 32))
             (folder / f"{number}.txt").write_text(f"{text} {codes}")
 
     runs, horizon = recipes_run(folder_of(written, tmp_path), 1, monkeypatch)
