@@ -130,12 +130,13 @@ def text_of(named: str) -> str:
     """The text of the file with this name, of standard input for `-`, else the name itself. Raises UsageError
     unless it is UTF-8, and for a path that is not a file.
     """
-    if not is_file(named) and named.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, named)):
+    there = is_file(named)
+    if not there and named.startswith(("/", "./", "../", "~/")) and not any(map(str.isspace, named)):
         others = "is not a file" if Path(named).exists() else "no such file"
         what = "is a folder" if Path(named).is_dir() else others
         raise UsageError(f"{named!r}: {what}: give its content, or the name of a file that exists")
     try:
-        content = Path(named).read_bytes() if is_file(named) else os.fsencode(named)
+        content = Path(named).read_bytes() if there else os.fsencode(named)
         return (sys.stdin.buffer.read() if named == "-" else content).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{named!r}: is not UTF-8 at byte {error.start}: convert it first") from None

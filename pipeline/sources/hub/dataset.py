@@ -119,8 +119,9 @@ class HubSource:
             listed = tuple((path, (url, opening)) for path, url in files.items())
             return [Unit(name, made_from, sum(size for size, _ in contents.values()), commit, listed)]
         return [
-            Unit(path, combined([settings, content]), size, commit, ((path, (files[path], opening)),))
-            for path, (size, content) in sorted(contents.items())
+            Unit(path, combined([settings, content]), size, commit, ((path, (url, opening)),))
+            for path, url in sorted(files.items())
+            for size, content in [contents[path]]
         ]
 
     def read(self, unit: Unit, rejects: Rejects) -> Iterator[pa.RecordBatch]:
