@@ -42,7 +42,7 @@ class UnavailableError(BucketError):
         self.repeated = repeated
 
 
-class RefusedError(BucketError):
+class RequestRefusedError(BucketError):
     """The server does not take such a request."""
 
 
@@ -113,7 +113,7 @@ def explained(service: Service, url: str, operation: str, error: Exception) -> B
             f"{url}: the server could not {operation} objects ({said}){attempts}: run again later",
             bool(tried),
         )
-    return RefusedError(
+    return RequestRefusedError(
         f"{url}: the server refuses to {operation} objects ({said}): correct the address, the region, the "
         "credentials or its settings"
     )

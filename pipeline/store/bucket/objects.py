@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from pipeline.store.bucket.clouds import SERVICES, Service
 from pipeline.store.bucket.errors import (
     BucketError,
-    RefusedError,
+    RequestRefusedError,
     UnavailableError,
     another_interface,
     explained,
@@ -193,7 +193,7 @@ class Bucket:
         for condition, mode in CONDITIONS.items():
             try:
                 replaced = self._put_if(mode, self._objects, MARKER, MARKED)
-            except RefusedError:
+            except RequestRefusedError:
                 replaced = {"e_tag": "not even that"}
             if replaced:
                 raise BucketError(
