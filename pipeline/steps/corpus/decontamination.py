@@ -63,7 +63,9 @@ class EvaluationNgrams(DataStage):
 
     @property
     def raws(self) -> Sequence[Raw]:
-        """The sets as sources deliver them. A set may be called like a corpus, whose name has no '.'."""
+        """The sets as their sources deliver them. A corpus has no '.' in its name, so that a set may be
+        called like one.
+        """
         return [Raw(f"evaluation.{one.name}", one.source) for one in self.params.sets]
 
     def work(self, store: Store) -> Work:

@@ -65,7 +65,9 @@ def _without_repeats(
     first: Mapping[str, Place],
     repeats: list[tuple[str, str]],
 ) -> Part:
-    """`part`, or one without the ids of other documents, whose files and ids are added to `repeats`."""
+    """`part`, or its replacement if it holds ids that belong to other documents: their files and ids are
+    added to `repeats`.
+    """
     found = _suspected(draft, number, part, suspects)
     repeated = {place[2]: (place[0], document) for place, document in found if first[document] != place}
     if not repeated:

@@ -93,7 +93,9 @@ class Raw(CorpusStage):
         return [keys.source(self.corpus)]
 
     def work(self, store: Store) -> Version | Work:
-        """What was last read with these settings, without what was forgotten; else work without inputs."""
+        """What was last read from the source with these settings, without what was forgotten since; else the
+        work without its inputs.
+        """
         work = self._work(open_source(self.corpus, self.source), {})
         gone = forgotten(store.files, self.corpus).inputs.get(FORGOTTEN)
         for version in store.used_first(work.key):

@@ -80,7 +80,9 @@ def _detect(documents: pa.RecordBatch, model: Path | None) -> BatchResult:
 
 @dataclass(frozen=True)
 class Quality(CorpusStage):
-    """Table `verdicts`. `has_model`: there is a `quality_model`, which the filter of a variant may read."""
+    """The verdict on each document: table `verdicts`. `has_model`: whether the recipe has a `quality_model`,
+    which the filter of a variant may read.
+    """
 
     params: quality.QualityParams
     has_model: bool = False

@@ -24,7 +24,9 @@ RANGE_CHARACTERS = 64_000_000  # of texts to verify together: about 0.3 GB of sh
 
 @dataclass(frozen=True)
 class Layout:
-    """The first row of each part (int64), the corpora by priority, and a directory for documents by part."""
+    """Where documents belong: the first document of each part (int64), the corpora by priority, and a
+    directory for documents by part.
+    """
 
     starts: np.ndarray
     corpora: tuple[str, ...]
@@ -52,7 +54,9 @@ class Layout:
 
 
 class ContestedClusters(NamedTuple):
-    """Those of a range, ascending by key: of each its key as bytes, first text and number of texts."""
+    """The contested clusters of a range, ascending by key. Of each there is the key as bytes, the first text
+    and the number of texts.
+    """
 
     clusters: dedup.Clusters
     keys: bytes  # 16 for each cluster
@@ -82,7 +86,9 @@ class ClusterRange:
 
 
 class FoundClusters(NamedTuple):
-    """The contested clusters by ranges, the bytes of their documents, and the decisions on all others."""
+    """The contested clusters by ranges of their keys, the bytes of their documents, and the decisions on the
+    documents of other clusters.
+    """
 
     ranges: list[ClusterRange]
     bytes: int

@@ -185,7 +185,9 @@ def checkpoints(store: Store) -> Iterator[Checkpoint]:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A checkpoint that was trained on a corpus, `by` its own training or by that of an ancestor."""
+    """A checkpoint that was trained on a corpus, in its own training or in that of an ancestor: `by`
+    whichever it was.
+    """
 
     checkpoint: Checkpoint
     by: TrainedModel

@@ -61,7 +61,9 @@ class Reader:
     through: str | None = None
 
     def steps(self, corpus: str, text: CorpusText, holding: Mapping[str, list[str]]) -> list[np.ndarray]:
-        """The steps that read these documents, ids by part: an array for each group of neighbors."""
+        """The steps that read the documents in `holding`, ids by part, of a corpus: an array for each group
+        of neighbors.
+        """
         assert self.training is not None
         ranges = text.ranges(holding)
         return [self.training.steps(corpus, *tokens, self.step) for tokens in ranges]
@@ -121,7 +123,9 @@ class Reading:
 
 
 def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
-    """How each checkpoint on disk and each ancestor read these: `documents` are ids of store or source."""
+    """How each checkpoint on disk, and each of its ancestors, read these documents. `documents`: ids of the
+    store, or of the source.
+    """
     for reader, together in _readers_on_disk(store):
         steps, fates = _steps(reader, documents)
         for one in together:
@@ -129,7 +133,9 @@ def readings(store: Store, documents: Collection[str]) -> Iterator[Reading]:
 
 
 def readings_of_each(store: Store, documents: Collection[str]) -> dict[str, list[Reading]]:
-    """How checkpoints read each of `documents`, ids of the store: those that did, or may have."""
+    """For each of `documents` (ids of the store), how checkpoints read it. Checkpoints that did not are left
+    out, unless nobody can tell.
+    """
     found: dict[str, list[Reading]] = {document: [] for document in documents}
     for reader, together in _readers_on_disk(store):
         steps = _steps_of_each(reader, documents)

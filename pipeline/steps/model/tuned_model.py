@@ -174,7 +174,9 @@ def _figures(losses: Mapping[str, Any]) -> dict[str, Any]:
 def _by_kind(
     questions: Sequence[Question], judged: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
-    """For each kind, and for all: the shares of each model's answers that stop, have the form, are right."""
+    """Shares of each kind of question, and of all, for each model: of answers that stop, that have the form
+    that is asked for, and that are right.
+    """
     kinds = dict.fromkeys(question.kind for question in questions)
     for kind in [*kinds, "all"]:
         rows = [number for number, question in enumerate(questions) if kind in (question.kind, "all")]

@@ -60,7 +60,9 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Settled:
-    """A recipe with what its `shards` and its base decide: its length, and the path of its first weights."""
+    """A recipe with what its `shards` and its base decide: how long it trains, and from which weights, whose
+    path is in `training`.
+    """
 
     recipe: Recipe
     shards: dict[str, Version]
@@ -206,7 +208,9 @@ def _data(store: Store, found: Settled) -> DataConfig:
 
 
 def _rehearsal(store: Store, recipe: Recipe) -> Iterator[CorpusShards]:
-    """The corpora that are read again, by their size. What is learned is measured on held-out answers."""
+    """The corpora of the pretraining that are read again, in proportion to their size. What is learned is
+    measured on the held-out answers alone.
+    """
     shards = {name: store.current(keys.base_shards(name)) for name in _rehearsed(recipe)}
     tokens = sum(version.counts["train_tokens"] for version in shards.values())
     for name, version in shards.items():
@@ -252,7 +256,9 @@ def published(
 
 
 def check(store: Store, recipe: Recipe) -> None:
-    """Checks that the tokenizer and the shards hold what was written. Raises DamageError."""
+    """Checks, before training reads them, that the tokenizer and the shards hold what was written. Raises
+    DamageError.
+    """
     store.check(*_read(store, recipe))
 
 
@@ -271,7 +277,9 @@ def at_hand(store: Store, recipe: Recipe, run: PlannedRun) -> Iterator[Callable[
 
 
 def _fetch_shared_state(store: Store, run: PlannedRun) -> None:
-    """Fetches the newest state of another run to go on from, of which only the small files were here."""
+    """Fetches the newest state of another run that this run can go on from. Of that state, only the small
+    files were on this machine.
+    """
     if any(history.path != run.config.run_dir and history.checkpoints() for history in run_histories(store)):
         found = run_trainer("states", str(run.config_path), threads=run.config.training.threads)
         for line in found.splitlines()[:1]:
